@@ -1,0 +1,158 @@
+//! What one client connection (or one HTTP request) is, independent of how it
+//! came in: who, in which database, with which settings and transaction state.
+//!
+//! The wire loop owns the portals and protocol-level prepared statements; this
+//! module never touches a socket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lancegate_auth::Principal;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::SqlError;
+
+pub mod settings;
+
+pub use settings::Settings;
+
+/// Where a session stands between BEGIN and COMMIT (the byte of
+/// ReadyForQuery: `I`, `T`, `E`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// Outside a block.
+    Idle,
+    /// Inside a block.
+    InBlock,
+    /// Inside a block that an error ended; only ROLLBACK and its kin go on.
+    Failed,
+}
+
+/// A message to the client beside the result: severity, and the fields of an error.
+#[derive(Debug, Clone)]
+pub struct Notice {
+    /// Ordered as `client_min_messages` orders them.
+    pub severity: NoticeSeverity,
+    /// Code, message, detail, hint.
+    pub fields: SqlError,
+}
+
+/// PostgreSQL's notice levels, in the order of `client_min_messages`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are PostgreSQL's own")]
+pub enum NoticeSeverity {
+    Debug,
+    Log,
+    Notice,
+    Warning,
+    Info,
+}
+
+/// The receiving end of a session's notices; the wire loop forwards what
+/// arrives, also while a statement runs.
+pub type NoticeReceiver = mpsc::UnboundedReceiver<Notice>;
+
+/// One authenticated connection or request.
+#[derive(Debug)]
+pub struct Session {
+    /// The number that `pg_backend_pid()` and BackendKeyData show.
+    pub id: i32,
+    /// Who is asking.
+    pub principal: Principal,
+    /// The SQL catalog: the `database` of the start-up packet.
+    pub database: String,
+    /// `SET`/`SHOW` parameters.
+    pub settings: Settings,
+    /// See [`TransactionStatus`].
+    pub transaction: TransactionStatus,
+    /// Names of savepoints in the open block, oldest first.
+    pub savepoints: Vec<String>,
+    notices: mpsc::UnboundedSender<Notice>,
+}
+
+impl Session {
+    /// Returns a fresh session and the end that receives its notices.
+    pub fn new(id: i32, principal: Principal, database: String, settings: Settings) -> (Self, NoticeReceiver) {
+        let (notices, receiver) = mpsc::unbounded_channel();
+        let session = Self {
+            id,
+            principal,
+            database,
+            settings,
+            transaction: TransactionStatus::Idle,
+            savepoints: Vec::new(),
+            notices,
+        };
+        (session, receiver)
+    }
+
+    /// Sends a notice if `client_min_messages` lets it through.
+    pub fn notify(&self, severity: NoticeSeverity, fields: SqlError) {
+        if severity >= self.settings.client_min_messages() {
+            // A closed receiver means the client is gone; the statement ends by itself.
+            let _ = self.notices.send(Notice { severity, fields });
+        }
+    }
+
+    /// Returns a sender that outlives the borrow of the session.
+    pub fn notice_sender(&self) -> mpsc::UnboundedSender<Notice> {
+        self.notices.clone()
+    }
+}
+
+/// What ends a statement from outside.
+#[derive(Debug, Clone)]
+pub struct StatementContext {
+    /// Fires on CancelRequest, on a lost client, on shutdown and on timeout.
+    pub cancel: CancellationToken,
+    /// Why [`Self::cancel`] fired, for the message of the 57014.
+    pub reason: Arc<std::sync::OnceLock<CancelReason>>,
+}
+
+/// Why a statement was cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelReason {
+    /// CancelRequest: "canceling statement due to user request".
+    User,
+    /// `statement_timeout` ran out.
+    StatementTimeout(Duration),
+    /// The client closed the connection; a blocked refresh goes on without it.
+    ClientGone,
+    /// The gateway is stopping.
+    Shutdown,
+}
+
+impl StatementContext {
+    /// Returns a context that nothing has cancelled yet.
+    pub fn new() -> Self {
+        Self { cancel: CancellationToken::new(), reason: Arc::default() }
+    }
+
+    /// Ends the statement; the first reason stays.
+    pub fn cancel(&self, reason: CancelReason) {
+        let _ = self.reason.set(reason);
+        self.cancel.cancel();
+    }
+
+    /// Returns the error that a cancelled statement answers.
+    pub fn error(&self) -> SqlError {
+        match self.reason.get() {
+            Some(CancelReason::User) | None => SqlError::canceled("user request"),
+            Some(CancelReason::StatementTimeout(_)) => SqlError::canceled("statement timeout"),
+            Some(CancelReason::ClientGone) => {
+                SqlError::new(crate::sqlstate::SqlState::CONNECTION_FAILURE, "connection to client lost")
+            }
+            Some(CancelReason::Shutdown) => SqlError::new(
+                crate::sqlstate::SqlState::ADMIN_SHUTDOWN,
+                "terminating connection due to administrator command",
+            ),
+        }
+    }
+}
+
+impl Default for StatementContext {
+    fn default() -> Self {
+        Self::new()
+    }
+}
