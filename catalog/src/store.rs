@@ -5,6 +5,7 @@
 
 mod claims;
 mod control;
+mod draft;
 mod events;
 mod grants;
 mod jobs;

@@ -10,8 +10,9 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, SqliteConnection};
 
+use super::draft::{self, Draft, load, load_held, step};
 use super::events::Note;
-use super::jobs::{self, Draft, load, load_held, select, step};
+use super::jobs::select;
 use super::rows::{self, JOB_COLUMNS, micros, signed};
 use super::writer::Tx;
 use super::{Catalog, Durability};
@@ -271,7 +272,7 @@ impl Catalog {
                     let by = holder(&job);
                     Note::by(&by).saying("phase").record(tx, &job, now).await?;
                 }
-                tx.job_changed(jobs::change_of(&job));
+                tx.job_changed(draft::change_of(&job));
                 Ok(())
             })
         })
@@ -294,7 +295,7 @@ impl Catalog {
                 .bind(id.to_string())
                 .execute(tx.connection())
                 .await?;
-                tx.job_changed(jobs::change_of(&job));
+                tx.job_changed(draft::change_of(&job));
                 Ok(())
             })
         })
@@ -378,6 +379,12 @@ impl Catalog {
     }
 }
 
+/// Jobs that wait, and may run at time `$1`.
+pub(super) const QUEUED: &str = "state = 'queued' AND COALESCE(not_before, $1) <= $1";
+
+/// Jobs whose attempt is lost at time `$1`.
+pub(super) const EXPIRED: &str = "state = 'in_progress' AND lease_expires_at <= $1";
+
 /// What a claim writes.
 struct Claim {
     gateway: GatewayId,
@@ -409,10 +416,8 @@ impl Claim {
 
 /// Returns the oldest job that can be claimed.
 async fn find_claimable(connection: &mut SqliteConnection, now: Timestamp) -> Result<Option<Job>> {
-    let queued = "state = 'queued' AND COALESCE(not_before, $1) <= $1";
-    let expired = "state = 'in_progress' AND lease_expires_at <= $1";
     let mut oldest: Option<Job> = None;
-    for condition in [queued, expired] {
+    for condition in [QUEUED, EXPIRED] {
         let row = sqlx::query(claimable(condition))
             .bind(micros(now))
             .fetch_optional(&mut *connection)

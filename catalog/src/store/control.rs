@@ -1,7 +1,8 @@
 //! What users ask of jobs: cancel, pause, resume.
 
+use super::draft::{Draft, load, step};
 use super::events::Note;
-use super::jobs::{self, Draft, load, step};
+use super::jobs;
 use super::rows;
 use super::writer::Tx;
 use super::{Catalog, Durability};

@@ -72,8 +72,10 @@ impl Tx {
 struct Command {
     durability: Durability,
     /// Runs the change, or answers that there is no transaction to run it in.
-    run: Box<dyn for<'t> FnOnce(Result<&'t mut Tx>) -> Running<'t> + Send>,
+    run: Run,
 }
+
+type Run = Box<dyn for<'t> FnOnce(Result<&'t mut Tx>) -> Running<'t> + Send>;
 
 type Running<'t> = Pin<Box<dyn Future<Output = Done> + Send + 't>>;
 
@@ -274,3 +276,6 @@ impl WriterTask {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
