@@ -60,7 +60,11 @@ impl Gateway {
         let pg_listener = bind("pg.listen", config.pg.listen).await?;
         let http_listener = bind("http.listen", config.http.listen).await?;
         let (pg_addr, http_addr) = (address(&pg_listener)?, address(&http_listener)?);
-        let tls = config.pg.tls().map(|(cert, key)| crate::tls::server_config(cert, key)).transpose();
+        let tls = config
+            .pg
+            .tls()
+            .map(|(cert, key)| crate::tls::server_config(cert, key))
+            .transpose();
         let tls = tls.map_err(StartError::Tls)?;
 
         let readiness = Arc::new(Readiness::default());
@@ -81,7 +85,16 @@ impl Gateway {
 
         readiness.advance(Stage::Ready);
         tracing::info!(%pg_addr, %http_addr, data = %config.data, "ready");
-        Ok(Self { pg_addr, http_addr, first_login, readiness, catalog, compute, pg, http })
+        Ok(Self {
+            pg_addr,
+            http_addr,
+            first_login,
+            readiness,
+            catalog,
+            compute,
+            pg,
+            http,
+        })
     }
 
     /// Returns where PostgreSQL clients connect.
@@ -185,7 +198,9 @@ fn start_pg(
 }
 
 async fn bind(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Bind { key, address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| StartError::Bind { key, address, source })
 }
 
 fn address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
@@ -200,16 +215,25 @@ fn address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
 
 /// Creates the folder if it is missing and proves that it can be written.
 pub(crate) fn prepare_folder(folder: &Path) -> Result<(), StartError> {
-    let failed = |source: io::Error| StartError::Data { path: folder.to_owned(), source };
+    let failed = |source: io::Error| StartError::Data {
+        path: folder.to_owned(),
+        source,
+    };
     std::fs::create_dir_all(folder).map_err(failed)?;
-    tempfile::Builder::new().prefix(".lancegate-check").tempfile_in(folder).map_err(failed)?;
+    tempfile::Builder::new()
+        .prefix(".lancegate-check")
+        .tempfile_in(folder)
+        .map_err(failed)?;
     Ok(())
 }
 
 /// Opens the metadata store and creates the folder above it.
 pub(crate) async fn open_catalog(path: &Path) -> Result<Catalog, StartError> {
     if let Some(folder) = path.parent() {
-        let failed = |source| StartError::Data { path: folder.to_owned(), source };
+        let failed = |source| StartError::Data {
+            path: folder.to_owned(),
+            source,
+        };
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
     Catalog::open_sqlite(path).await.map_err(StartError::Metadata)

@@ -30,7 +30,10 @@ enum Finding {
 
 pub(super) fn run(args: CheckArgs) -> CommandResult {
     let config = args.config.load()?;
-    let mut looks = vec![("data", check_data(&config)), ("metadata", check_metadata(&config)?)];
+    let mut looks = vec![
+        ("data", check_data(&config)),
+        ("metadata", check_metadata(&config)?),
+    ];
     looks.push(("pg.listen", check_port(config.pg.listen)));
     looks.push(("http.listen", check_port(config.http.listen)));
     if let Some((certificate, key)) = config.pg.tls() {
@@ -39,7 +42,10 @@ pub(super) fn run(args: CheckArgs) -> CommandResult {
     looks.push(("query.spill_directory", check_spill(&config)));
     looks.push(("query.memory", check_memory(&config)));
 
-    let problems = looks.iter().filter(|(_, finding)| matches!(finding, Finding::Problem(_))).count();
+    let problems = looks
+        .iter()
+        .filter(|(_, finding)| matches!(finding, Finding::Problem(_)))
+        .count();
     for (key, finding) in &looks {
         let (word, text) = match finding {
             Finding::Good(text) => ("ok", text),
@@ -60,14 +66,25 @@ fn check_data(config: &Config) -> Finding {
         return Finding::Note(format!("{} is not reached by this check", config.data));
     };
     if !folder.exists() {
-        return Finding::Note(format!("{} does not exist; the first start creates it", folder.display()));
+        return Finding::Note(format!(
+            "{} does not exist; the first start creates it",
+            folder.display()
+        ));
     }
     writable(folder)
 }
 
 fn check_spill(config: &Config) -> Finding {
-    let folder = config.query.spill_directory.clone().unwrap_or_else(std::env::temp_dir);
-    if folder.exists() { writable(&folder) } else { Finding::Problem(format!("{} does not exist", folder.display())) }
+    let folder = config
+        .query
+        .spill_directory
+        .clone()
+        .unwrap_or_else(std::env::temp_dir);
+    if folder.exists() {
+        writable(&folder)
+    } else {
+        Finding::Problem(format!("{} does not exist", folder.display()))
+    }
 }
 
 fn writable(folder: &Path) -> Finding {
@@ -83,7 +100,10 @@ fn writable(folder: &Path) -> Finding {
 fn check_metadata(config: &Config) -> std::io::Result<Finding> {
     let path = config.metadata_path();
     if !path.exists() {
-        return Ok(Finding::Note(format!("{} does not exist; the first start creates it", path.display())));
+        return Ok(Finding::Note(format!(
+            "{} does not exist; the first start creates it",
+            path.display()
+        )));
     }
     Ok(io_runtime()?.block_on(async {
         match open_catalog(&path).await {
@@ -118,9 +138,10 @@ fn check_tls(certificate: &Path, key: &Path) -> Finding {
 fn check_memory(config: &Config) -> Finding {
     let wanted = config.query.memory;
     match machine_memory() {
-        Some(total) if wanted.get() > total => {
-            Finding::Problem(format!("{wanted} is more than this machine has, {} MiB", total >> 20))
-        }
+        Some(total) if wanted.get() > total => Finding::Problem(format!(
+            "{wanted} is more than this machine has, {} MiB",
+            total >> 20
+        )),
         Some(total) => Finding::Good(format!("{wanted} of {} MiB", total >> 20)),
         None => Finding::Note(format!("{wanted}; the machine's memory is not known here")),
     }

@@ -62,7 +62,9 @@ fn write_key(text: &mut String, key: &Key, name: &str) {
 }
 
 fn literal(kind: Kind, text: &str) -> String {
-    kind.from_text(text).map(|value| value.to_string()).unwrap_or_default()
+    kind.from_text(text)
+        .map(|value| value.to_string())
+        .unwrap_or_default()
 }
 
 /// Writes sentences as comment lines, broken between words.

@@ -48,7 +48,8 @@ pub enum StartError {
 fn bind_advice(source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            "the address is in use by another program; stop it or choose another port (0 takes a free one)".to_owned()
+            "the address is in use by another program; stop it or choose another port (0 takes a free one)"
+                .to_owned()
         }
         io::ErrorKind::PermissionDenied => {
             "permission denied; ports below 1024 need a privilege, choose a higher one".to_owned()
