@@ -177,7 +177,7 @@ fn start_http(
         readiness: Arc::clone(readiness),
         metrics: Arc::clone(metrics),
     });
-    Server::spawn(async move |stop| {
+    Server::spawn(|stop| async move {
         if let Err(error) = http::serve(listener, shared, stop).await {
             tracing::error!(%error, "the HTTP server ended");
         }
@@ -191,7 +191,7 @@ fn start_pg(
     _tls: Option<Arc<rustls::ServerConfig>>,
     _query: tokio::runtime::Handle,
 ) -> Server {
-    Server::spawn(async move |stop| {
+    Server::spawn(|stop| async move {
         stop.cancelled().await;
         drop(listener);
     })

@@ -217,6 +217,6 @@ fn privilege(text: &str) -> Result<Privilege, String> {
 }
 
 fn object(text: &str) -> Result<Object, String> {
-    text.parse()
+    text.parse::<Object>()
         .map_err(|error| format!("{error}; write it as in table:lancegate:public$docs"))
 }
