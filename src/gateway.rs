@@ -57,9 +57,8 @@ impl Gateway {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let pg_listener = bind("pg.listen", config.pg.listen).await?;
-        let http_listener = bind("http.listen", config.http.listen).await?;
-        let (pg_addr, http_addr) = (address(&pg_listener)?, address(&http_listener)?);
+        let (pg_listener, pg_addr) = bind("pg.listen", config.pg.listen).await?;
+        let (http_listener, http_addr) = bind("http.listen", config.http.listen).await?;
         let tls = config
             .pg
             .tls()
@@ -197,20 +196,12 @@ fn start_pg(
     })
 }
 
-async fn bind(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| StartError::Bind { key, address, source })
-}
-
-fn address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    // Asking a bound socket for its name does not fail in practice; the key
-    // is that of the wire for want of a better one.
-    listener.local_addr().map_err(|source| StartError::Bind {
-        key: "pg.listen",
-        address: SocketAddr::from(([0, 0, 0, 0], 0)),
-        source,
-    })
+/// Binds an address and returns with it the real one, which differs for port 0.
+async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |cause| StartError::Bind { key, address, cause };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
 }
 
 /// Creates the folder if it is missing and proves that it can be written.

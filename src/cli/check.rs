@@ -1,5 +1,6 @@
 //! `lancegate check`: everything that a start would trip over, by key.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
@@ -30,12 +31,13 @@ enum Finding {
 
 pub(super) fn run(args: CheckArgs) -> CommandResult {
     let config = args.config.load()?;
+    let (metadata, running) = check_metadata(&config)?;
     let mut looks = vec![
         ("data", check_data(&config)),
-        ("metadata", check_metadata(&config)?),
+        ("metadata", metadata),
+        ("pg.listen", check_port(config.pg.listen, running)),
+        ("http.listen", check_port(config.http.listen, running)),
     ];
-    looks.push(("pg.listen", check_port(config.pg.listen)));
-    looks.push(("http.listen", check_port(config.http.listen)));
     if let Some((certificate, key)) = config.pg.tls() {
         looks.push(("pg.tls_cert", check_tls(certificate, key)));
     }
@@ -97,32 +99,35 @@ fn writable(folder: &Path) -> Finding {
     }
 }
 
-fn check_metadata(config: &Config) -> std::io::Result<Finding> {
+/// Returns what was found, and whether a gateway runs on the store.
+fn check_metadata(config: &Config) -> std::io::Result<(Finding, bool)> {
     let path = config.metadata_path();
     if !path.exists() {
-        return Ok(Finding::Note(format!(
-            "{} does not exist; the first start creates it",
-            path.display()
-        )));
+        let text = format!("{} does not exist; the first start creates it", path.display());
+        return Ok((Finding::Note(text), false));
     }
     Ok(io_runtime()?.block_on(async {
         match open_catalog(&path).await {
             Ok(catalog) => {
                 catalog.close().await;
-                Finding::Good(format!("{} opens", path.display()))
+                (Finding::Good(format!("{} opens", path.display())), false)
             }
-            Err(StartError::Metadata(CatalogError::InUse { .. })) => {
-                Finding::Note(format!("{} is in use by a running gateway", path.display()))
-            }
-            Err(StartError::Metadata(error)) => Finding::Problem(metadata_advice(&error)),
-            Err(other) => Finding::Problem(other.to_string()),
+            Err(StartError::Metadata(CatalogError::InUse { .. })) => (
+                Finding::Note(format!("{} is in use by a running gateway", path.display())),
+                true,
+            ),
+            Err(StartError::Metadata(error)) => (Finding::Problem(metadata_advice(&error)), false),
+            Err(other) => (Finding::Problem(other.to_string()), false),
         }
     }))
 }
 
-fn check_port(address: SocketAddr) -> Finding {
+fn check_port(address: SocketAddr, running: bool) -> Finding {
     match TcpListener::bind(address) {
         Ok(_) => Finding::Good(format!("{address} is free")),
+        Err(error) if running && error.kind() == ErrorKind::AddrInUse => {
+            Finding::Note(format!("{address} is in use, it seems by the running gateway"))
+        }
         Err(error) => Finding::Problem(format!("cannot listen on {address}: {error}")),
     }
 }

@@ -10,7 +10,6 @@ use lancegate_catalog::Catalog;
 
 use super::{CommandResult, ConfigArgs, io_runtime, output};
 use crate::admin;
-use crate::config::Config;
 use crate::gateway::open_catalog;
 
 /// Subcommands of `user`.
@@ -137,14 +136,20 @@ pub(super) fn grant(args: GrantArgs) -> CommandResult {
     Ok(())
 }
 
-/// Opens the store, does the work and closes it.
+/// Opens the store, does the work and closes it. The store must have been made
+/// by a first start: a user added before it would keep it from creating the
+/// owner of everything.
 fn with_catalog<T>(
     config: ConfigArgs,
     work: impl AsyncFnOnce(&Catalog) -> Result<T, admin::AdminError>,
 ) -> Result<T, Box<dyn std::error::Error>> {
-    let config: Config = config.load()?;
+    let path = config.load()?.metadata_path();
+    if !path.exists() {
+        let what = "does not exist; `lancegate serve` creates it and user \"lancegate\" at its first start";
+        return Err(format!("metadata: {} {what}", path.display()).into());
+    }
     io_runtime()?.block_on(async {
-        let catalog = open_catalog(&config.metadata_path()).await?;
+        let catalog = open_catalog(&path).await?;
         let result = work(&catalog).await;
         catalog.close().await;
         Ok(result?)

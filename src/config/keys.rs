@@ -124,7 +124,7 @@ pub(super) const KEYS: &[Key] = &[
         "pg.reserved_connections",
         Kind::Integer { min: 0, max: 1_000 },
         "3",
-        "How many of them are kept for users who hold System OPERATE.",
+        "How many of them are kept for user \"lancegate\".",
     ),
     key(
         "pg.authentication_timeout",
@@ -256,7 +256,7 @@ pub(super) const KEYS: &[Key] = &[
             max: "3650d",
         },
         "14d",
-        "How long its events are.",
+        "How long its events are kept.",
     ),
     key(
         "jobs.lease",
@@ -298,7 +298,7 @@ pub(super) const KEYS: &[Key] = &[
         "log.level",
         Kind::LogFilter,
         "info",
-        "error, warn, info, debug or trace; also per module, as in \"info,lancegate::jobs=debug\".",
+        "The least serious event that is written.",
     ),
     key(
         "log.format",
@@ -315,7 +315,7 @@ pub(super) const GPU_CLASS_KEYS: &[Key] = &[
         "name",
         Kind::ClassName,
         "a100-80",
-        "Lowercase letters, digits and hyphens, at most 63; each name once, and not \"default\". Required.",
+        "What a refresh names; each name once. Required.",
     ),
     unset(
         "resource_name",

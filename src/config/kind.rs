@@ -53,7 +53,7 @@ impl Kind {
             Self::Duration { min, max } => format!("{DURATION_FORM}, from {min} to {max}"),
             Self::ByteSize { min, max } => format!("{BYTE_SIZE_FORM}, from {min} to {max}"),
             Self::Listen => "an IP address and a port such as 127.0.0.1:5433 or [::1]:5433".to_owned(),
-            Self::Path => "the path of a file or folder".to_owned(),
+            Self::Path => "a path".to_owned(),
             Self::Text => "a text that is not empty".to_owned(),
             Self::Choice(words) => words
                 .iter()

@@ -1,6 +1,7 @@
 //! Why a gateway does not start. Each message begins with the configuration
 //! key that the trouble is with.
 
+use std::error::Error as _;
 use std::io;
 use std::net::SocketAddr;
 
@@ -13,14 +14,14 @@ use crate::tls::TlsError;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listener's address cannot be had.
-    #[error("{key}: cannot listen on {address}: {}", bind_advice(source))]
+    #[error("{key}: cannot listen on {address}: {}", bind_advice(cause))]
     Bind {
         /// The key that holds the address.
         key: &'static str,
         /// The address.
         address: SocketAddr,
-        /// The cause.
-        source: io::Error,
+        /// The cause, which the message tells.
+        cause: io::Error,
     },
     /// The data folder cannot be created or written.
     #[error("data: {} cannot be used", path.display())]
@@ -33,20 +34,20 @@ pub enum StartError {
     },
     /// The metadata store does not open.
     #[error("metadata: {}", metadata_advice(.0))]
-    Metadata(#[source] CatalogError),
+    Metadata(CatalogError),
     /// The first user cannot be created.
     #[error("metadata: the first user cannot be created")]
     FirstUser(#[source] AdminError),
     /// The TLS files cannot be used.
-    #[error("{}: {0}", .0.key())]
+    #[error("{}: {}", .0.key(), .0)]
     Tls(#[source] TlsError),
     /// The threads that compute cannot be started.
     #[error("query.threads: the compute threads cannot be started")]
     Compute(#[source] io::Error),
 }
 
-fn bind_advice(source: &io::Error) -> String {
-    match source.kind() {
+fn bind_advice(cause: &io::Error) -> String {
+    match cause.kind() {
         io::ErrorKind::AddrInUse => {
             "the address is in use by another program; stop it or choose another port (0 takes a free one)"
                 .to_owned()
@@ -55,17 +56,24 @@ fn bind_advice(source: &io::Error) -> String {
             "permission denied; ports below 1024 need a privilege, choose a higher one".to_owned()
         }
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
-        _ => source.to_string(),
+        _ => cause.to_string(),
     }
 }
 
-/// Returns the error with what to do when another process holds the store.
+/// Returns the error with its causes, or what to do when another process holds
+/// the store.
 pub(crate) fn metadata_advice(error: &CatalogError) -> String {
-    match error {
-        CatalogError::InUse { path } => format!(
+    if let CatalogError::InUse { path } = error {
+        return format!(
             "{} is in use by a running gateway; stop it, or use SQL through it instead",
             path.display()
-        ),
-        other => other.to_string(),
+        );
     }
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
 }

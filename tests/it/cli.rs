@@ -230,6 +230,13 @@ fn check_finds_what_a_start_would_trip_over() {
 fn users_are_added_listed_and_dropped_while_no_gateway_runs() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().to_str().unwrap();
+    let early = run(["user", "list", "--data", data]);
+    assert!(
+        text(&early).contains("`lancegate serve` creates it"),
+        "{}",
+        text(&early)
+    );
+    assert!(Gateway::start_in(folder.path()).stop().success());
     let with_password = |arguments: &[&str], password: &str| {
         let mut child = lancegate(arguments)
             .stdin(Stdio::piped())
@@ -258,7 +265,8 @@ fn users_are_added_listed_and_dropped_while_no_gateway_runs() {
     assert!(text(&generated).contains("password: "), "{}", text(&generated));
 
     let listed = text(&run(["user", "list", "--data", data]));
-    assert!(listed.lines().any(|line| line.starts_with("alice ")), "{listed}");
+    let names: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, ["name", "alice", "lancegate"], "{listed}");
     let granted = run([
         "grant",
         "usage,operate",

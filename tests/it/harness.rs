@@ -303,17 +303,12 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// Runs a Python script under `tests/python` with the packages of `tests/requirements.txt`.
-pub(crate) fn python(script: &str, arguments: &[&str]) -> Output {
+/// Returns the Python that has the packages of `tests/requirements.txt`.
+pub(crate) fn python() -> Command {
     let python = std::env::var_os("LANCEGATE_TEST_PYTHON").unwrap_or_else(|| {
-        panic!("LANCEGATE_TEST_PYTHON is not set; `make test` makes the environment of tests/requirements.txt and sets it")
+        panic!("LANCEGATE_TEST_PYTHON is not set; `make test` makes the environment and sets it")
     });
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/python")
-        .join(script);
-    Command::new(&python)
-        .arg(path)
-        .args(arguments)
-        .output()
-        .unwrap_or_else(|error| panic!("{} cannot be started: {error}", python.display()))
+    let mut command = Command::new(python);
+    command.stdin(Stdio::null());
+    command
 }

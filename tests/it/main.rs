@@ -1,9 +1,14 @@
-//! Tests against the real program: one binary, one gateway process for each
-//! test that needs one, always on free ports and in a folder of its own.
+//! Tests of the parts together, one binary: the refresh engine on real Lance
+//! tables, and the real program as a process of its own for each test that
+//! needs a gateway.
 
 #![allow(clippy::unwrap_used, reason = "a test's helper fails the test")]
 
+mod bad_input;
 mod cli;
+mod crash;
+mod engine;
 mod harness;
 mod http;
+mod interop;
 mod tidy;
