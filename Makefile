@@ -76,6 +76,7 @@ bench: tools python ## Measure against the release binary.
 		echo "installing the Debian package postgresql, to compare with"; \
 		$(SUDO) apt-get update -qq; \
 		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends postgresql; }
+	@test -x bin/lancegate || $(MAKE) build
 	"$(LANCEGATE_TEST_PYTHON)" bench/run
 
 .PHONY: example

@@ -77,7 +77,7 @@ pub(super) const SECTIONS: &[Section] = &[
     },
     Section {
         name: "column_refresh",
-        doc: "Automatic refreshes of computed columns.",
+        doc: "Refreshes of computed columns.",
     },
     Section {
         name: "log",
@@ -293,6 +293,27 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Boolean,
         "false",
         "Whether columns declared with auto_refresh_enabled are refreshed without a statement.",
+    ),
+    unset(
+        "column_refresh.workers",
+        Kind::Integer { min: 1, max: 1_024 },
+        "4",
+        "Fragments that one job computes at one time, unless num_workers says so. Unset: query.threads.",
+    ),
+    key(
+        "column_refresh.publish_fragments",
+        Kind::Integer {
+            min: 1,
+            max: 1_000_000,
+        },
+        "8",
+        "Computed fragments that become visible together; tables of many fragments take larger groups.",
+    ),
+    key(
+        "column_refresh.publish_interval",
+        Kind::Duration { min: "1s", max: "1h" },
+        "10s",
+        "The longest time that computed fragments wait to become visible.",
     ),
     key(
         "log.level",

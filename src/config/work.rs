@@ -54,6 +54,12 @@ pub struct JobsConfig {
 pub struct ColumnRefreshConfig {
     /// Whether automatic refreshes run.
     pub enabled: bool,
+    /// Fragments computed at one time by one job; unset: one for each compute thread.
+    pub workers: Option<usize>,
+    /// Fragments that make a publication; more on tables of many fragments.
+    pub publish_fragments: usize,
+    /// The longest time between two publications while anything is staged.
+    pub publish_interval: Duration,
 }
 
 /// `[log]`.
