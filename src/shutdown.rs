@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
 /// Where a gateway stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -49,17 +51,32 @@ pub async fn step(name: &'static str, deadline: Duration, work: impl Future<Outp
     done
 }
 
-/// Waits for SIGINT or SIGTERM and returns the signal's name.
-///
-/// # Errors
-/// The operating system refuses the handlers.
-pub async fn signal() -> std::io::Result<&'static str> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = interrupt.recv() => Ok("SIGINT"),
-        _ = terminate.recv() => Ok("SIGTERM"),
+/// SIGINT and SIGTERM, heard from the moment of [`Signals::listen`] on, so that
+/// none is lost between two waits.
+#[derive(Debug)]
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Begins to listen; the signals do not end the process from now on.
+    ///
+    /// # Errors
+    /// The operating system refuses the handlers.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next signal and returns its name. Cancel-safe.
+    pub async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
     }
 }
 

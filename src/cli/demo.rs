@@ -11,7 +11,8 @@ use super::{CommandResult, io_runtime, output};
 use crate::admin::{self, FIRST_USER};
 use crate::config::{Config, Sources};
 use crate::gateway::Gateway;
-use crate::{shutdown, telemetry};
+use crate::shutdown::Signals;
+use crate::telemetry;
 
 mod client;
 
@@ -180,7 +181,7 @@ async fn linger(gateway: &Gateway, password: &Secret<String>, data: &Path) -> Co
         address.port()
     ));
     output::line(format!("and look at the files in {}.", data.display()));
-    shutdown::signal().await?;
+    Signals::listen()?.next().await;
     Ok(())
 }
 

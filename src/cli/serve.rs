@@ -9,7 +9,7 @@ use super::{CommandResult, ConfigArgs, io_runtime, output};
 use crate::admin::FirstLogin;
 use crate::config::Config;
 use crate::gateway::Gateway;
-use crate::shutdown;
+use crate::shutdown::Signals;
 use crate::telemetry;
 
 /// Arguments of `serve`.
@@ -29,11 +29,12 @@ pub(super) fn run(args: ServeArgs) -> CommandResult {
 }
 
 async fn serve(config: Config, ports_file: Option<PathBuf>) -> CommandResult {
+    let mut signals = Signals::listen()?;
     // A signal during a slow start ends it at once; nothing is running yet.
     let gateway = tokio::select! {
         started = Gateway::start(config) => started?,
-        signal = shutdown::signal() => {
-            output::note(format!("lancegate: stopped by {} while starting", signal?));
+        signal = signals.next() => {
+            output::note(format!("lancegate: stopped by {signal} while starting"));
             return Ok(());
         }
     };
@@ -44,19 +45,19 @@ async fn serve(config: Config, ports_file: Option<PathBuf>) -> CommandResult {
         write_ports(&path, &gateway)?;
     }
     announce(&gateway);
-    let signal = shutdown::signal().await?;
+    let signal = signals.next().await;
     output::note(format!(
-        "lancegate: {signal}, stopping; a second one stops at once"
+        "lancegate: {signal}, stopping; a second signal stops at once"
     ));
     tokio::select! {
         () = gateway.stop() => Ok(()),
-        again = shutdown::signal() => Err(format!("stopped at once by {}", again?).into()),
+        again = signals.next() => Err(format!("stopped at once by {again}").into()),
     }
 }
 
 /// Prints the first user's login. The random password is printed here and
 /// nowhere else, on standard error, so that it is in no pipe by accident.
-pub(super) fn announce_login(login: &FirstLogin) {
+fn announce_login(login: &FirstLogin) {
     match &login.random_password {
         Some(password) => {
             output::note(format!(
