@@ -4,7 +4,7 @@
 //! buffer, and the producer waits while the socket is full. Between two Execute
 //! messages a portal holds its stream and at most one batch.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -58,7 +58,8 @@ impl Portal {
 /// A result that is being sent.
 pub(in crate::pg) struct RowSource {
     schema: SchemaRef,
-    stream: SendableRecordBatchStream,
+    /// Streams are not `Sync`, sessions must be; it is never locked.
+    stream: Mutex<SendableRecordBatchStream>,
     encoder: RowEncoder,
     tag: RowsTag,
     /// The batch that is being sent and its first unsent row.
@@ -92,7 +93,7 @@ impl RowSource {
         (formats, settings): (&[i16], &FormatSettings),
     ) -> Result<Self> {
         let encoder = RowEncoder::new(&schema, formats, settings).map_err(|error| reply::from_wire(&error))?;
-        Ok(Self { schema, stream, encoder, tag, current: None, slice_rows: FIRST_ROWS })
+        Ok(Self { schema, stream: Mutex::new(stream), encoder, tag, current: None, slice_rows: FIRST_ROWS })
     }
 
     /// Sends later rows in other formats.
@@ -161,7 +162,8 @@ impl RowSource {
         out: &mut BytesMut,
         chunks: &Chunks,
     ) -> Result<Option<RecordBatch>> {
-        let next = match self.stream.next().now_or_never() {
+        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let next = match stream.next().now_or_never() {
             Some(next) => next,
             None => {
                 if !out.is_empty() {
@@ -170,7 +172,7 @@ impl RowSource {
                 tokio::select! {
                     biased;
                     () = ctx.cancel.cancelled() => return Err(ctx.error()),
-                    next = self.stream.next() => next,
+                    next = stream.next() => next,
                 }
             }
         };
