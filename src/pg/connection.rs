@@ -270,10 +270,10 @@ mod tests {
         assert_eq!(connection.next_message(READY).await.unwrap(), FrontendMessage::Flush);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_client_that_does_not_read_is_given_up() {
         let (_client, server) = tokio::io::duplex(64);
-        let mut connection = connection(server);
+        let mut connection = Connection::new(server, 1024, Duration::from_millis(20));
         for _ in 0..100 {
             backend::parse_complete(&mut connection.out);
         }

@@ -182,22 +182,23 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_step_that_ignores_its_cancel_is_dropped_after_the_grace() {
         let ctx = StatementContext::new();
         ctx.cancel(CancelReason::User);
+        let grace = Duration::from_millis(20);
         let began_at = Instant::now();
-        let result: Result<()> = cancellable(&ctx, Duration::from_secs(5), pending()).await;
+        let result: Result<()> = cancellable(&ctx, grace, pending()).await;
         assert_eq!(result.unwrap_err().code.as_str(), "57014");
-        assert_eq!(began_at.elapsed(), Duration::from_secs(5));
+        assert!(began_at.elapsed() >= grace);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_step_that_ends_by_itself_keeps_its_answer() {
         let ctx = StatementContext::new();
         ctx.cancel(CancelReason::User);
         let step = async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::task::yield_now().await;
             Err::<(), _>(SqlError::canceled("user request").detail("The job was canceled."))
         };
         let error = cancellable(&ctx, Duration::from_secs(5), step).await.unwrap_err();
