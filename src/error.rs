@@ -10,6 +10,8 @@ use std::fmt;
 
 use crate::sqlstate::SqlState;
 
+mod refresh;
+
 /// An error (or notice) in the shape of PostgreSQL's ErrorResponse fields
 /// (PostgreSQL documentation, "Error and Notice Message Fields").
 #[derive(Debug, Clone, PartialEq, Eq)]

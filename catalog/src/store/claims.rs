@@ -1,0 +1,490 @@
+//! Leases: which attempt holds a job, and what only that attempt may do.
+//!
+//! Everything an attempt writes carries its epoch and is refused with
+//! [`CatalogError::StaleEpoch`](crate::CatalogError::StaleEpoch) once another
+//! attempt has claimed the job, or the job has left `in_progress`.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, SqliteConnection};
+
+use super::events::Note;
+use super::jobs::{self, Draft, load, load_held, select, step};
+use super::rows::{self, JOB_COLUMNS, micros, signed};
+use super::writer::Tx;
+use super::{Catalog, Durability};
+use crate::Timestamp;
+use crate::error::Result;
+use crate::ids::{AttemptEpoch, GatewayId, JobId};
+use crate::job::{Control, Failure, Job, JobKind, JobState, Trigger};
+
+impl Catalog {
+    /// Takes the oldest job that can run now: a queued one, or one whose
+    /// attempt has let its lease expire. Children are never handed out, and
+    /// neither are kinds that this software does not know.
+    ///
+    /// A job whose lost attempt was asked to pause or cancel, and left no
+    /// receipt, is parked or ended here. With receipts it is handed out with
+    /// the request still pending: what was being committed must be settled
+    /// first.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::CatalogError::Store).
+    pub async fn claim_next(
+        &self,
+        gateway: &GatewayId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Option<Job>> {
+        let claim = Claim {
+            gateway: gateway.clone(),
+            lease,
+            now,
+        };
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                expire_requested(tx, now).await?;
+                match find_claimable(tx.connection(), now).await? {
+                    None => Ok(None),
+                    Some(job) => claim.take(tx, job.into()).await.map(Some),
+                }
+            })
+        })
+        .await
+    }
+
+    /// Takes this job, which must be queued or left by a lost attempt. For children, and for work that
+    /// is run by whoever submitted it.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::CatalogError::NotFound),
+    /// [`IllegalTransition`](crate::CatalogError::IllegalTransition) when the
+    /// job is not queued and its lease, if it has one, has not expired.
+    pub async fn claim(
+        &self,
+        id: JobId,
+        gateway: &GatewayId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Job> {
+        let claim = Claim {
+            gateway: gateway.clone(),
+            lease,
+            now,
+        };
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                let draft = load(tx, id).await?;
+                claim.take(tx, draft).await
+            })
+        })
+        .await
+    }
+
+    /// Counts the lease of a held job anew from `now`, and returns what a user
+    /// has asked of the attempt since.
+    ///
+    /// Not flushed to disk: a lease that is too short after power loss only
+    /// lets the next process start sooner.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch): the attempt must stop
+    /// without committing.
+    pub async fn renew_lease(
+        &self,
+        id: JobId,
+        epoch: AttemptEpoch,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Result<Option<Control>> {
+        self.write(Durability::Process, move |tx| {
+            Box::pin(async move {
+                let job = load_held(tx, id, epoch).await?.job;
+                sqlx::query("UPDATE jobs SET lease_expires_at = $1 WHERE job_id = $2")
+                    .bind(micros(end_of(lease, now)))
+                    .bind(id.to_string())
+                    .execute(tx.connection())
+                    .await?;
+                Ok(job.status.requested)
+            })
+        })
+        .await
+    }
+
+    /// Gives a held job back to the queue, as at shutdown. A pending request
+    /// to pause or cancel is fulfilled instead.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
+    pub async fn release(&self, id: JobId, epoch: AttemptEpoch, now: Timestamp) -> Result<Job> {
+        self.end_attempt(id, epoch, now, Trigger::Release, |_| {})
+            .await
+    }
+
+    /// Ends a held job as succeeded.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
+    pub async fn complete(
+        &self,
+        id: JobId,
+        epoch: AttemptEpoch,
+        result: Value,
+        now: Timestamp,
+    ) -> Result<Job> {
+        self.end_attempt(id, epoch, now, Trigger::Complete, |job| {
+            job.result = Some(result);
+            job.failure = None;
+        })
+        .await
+    }
+
+    /// Ends a held job as failed – as canceled, if that was requested.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
+    pub async fn fail(
+        &self,
+        id: JobId,
+        epoch: AttemptEpoch,
+        failure: Failure,
+        now: Timestamp,
+    ) -> Result<Job> {
+        self.end_attempt(id, epoch, now, Trigger::Fail, |job| {
+            job.failure = Some(failure)
+        })
+        .await
+    }
+
+    /// Ends a held job because it ran longer than it may.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
+    pub async fn time_out(
+        &self,
+        id: JobId,
+        epoch: AttemptEpoch,
+        failure: Failure,
+        now: Timestamp,
+    ) -> Result<Job> {
+        self.end_attempt(id, epoch, now, Trigger::TimeOut, |job| {
+            job.failure = Some(failure)
+        })
+        .await
+    }
+
+    /// Gives a held job whose attempt failed back to the queue, to be claimed
+    /// not before the given time. A pending request is fulfilled instead.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
+    pub async fn retry(
+        &self,
+        id: JobId,
+        epoch: AttemptEpoch,
+        failure: Failure,
+        not_before: Timestamp,
+        now: Timestamp,
+    ) -> Result<Job> {
+        self.end_attempt(id, epoch, now, Trigger::Retry, move |job| {
+            job.failure = Some(failure);
+            job.not_before = Some(not_before);
+        })
+        .await
+    }
+
+    /// Parks a held job that was asked to pause, after its drain.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch);
+    /// [`IllegalTransition`](crate::CatalogError::IllegalTransition) when
+    /// nobody asked. If a cancel was requested meanwhile, the job is canceled.
+    pub async fn paused(&self, id: JobId, epoch: AttemptEpoch, now: Timestamp) -> Result<Job> {
+        self.end_attempt(id, epoch, now, Trigger::Stop, |_| {})
+            .await
+    }
+
+    /// Ends a held job as canceled, whether a user asked for it or its table
+    /// or column is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
+    pub async fn canceled(&self, id: JobId, epoch: AttemptEpoch, now: Timestamp) -> Result<Job> {
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                let mut draft = load_held(tx, id, epoch).await?;
+                let by = holder(&draft.job);
+                if draft.job.status.requested != Some(Control::Cancel) {
+                    let note = Note::by(&by).saying("cancel");
+                    draft = step(tx, draft, Trigger::Cancel, note, now).await?.into();
+                }
+                let note = Note::by(&by).saying("canceled");
+                step(tx, draft, Trigger::Stop, note, now).await
+            })
+        })
+        .await
+    }
+
+    /// Notes where a held job is. Survives a crash of the process; power loss
+    /// may take it. A change of phase is told to subscribers and recorded as
+    /// an event; a new sample alone is only told.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
+    pub async fn record_progress(
+        &self,
+        id: JobId,
+        epoch: AttemptEpoch,
+        phase: &str,
+        progress: Value,
+        now: Timestamp,
+    ) -> Result<()> {
+        let phase = phase.to_owned();
+        self.write(Durability::Process, move |tx| {
+            Box::pin(async move {
+                let mut job = load_held(tx, id, epoch).await?.job;
+                let moved = job.phase != phase;
+                job.phase = phase;
+                sqlx::query(
+                    "UPDATE jobs SET phase = $1, progress = $2, updated_at = $3 WHERE job_id = $4",
+                )
+                .bind(&job.phase)
+                .bind(progress.to_string())
+                .bind(micros(now))
+                .bind(id.to_string())
+                .execute(tx.connection())
+                .await?;
+                if moved {
+                    let by = holder(&job);
+                    Note::by(&by).saying("phase").record(tx, &job, now).await?;
+                }
+                tx.job_changed(jobs::change_of(&job));
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Notes why an unfinished job waits; none clears it. Not flushed to disk.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::CatalogError::NotFound).
+    pub async fn record_queue_reason(&self, id: JobId, reason: Option<String>) -> Result<()> {
+        self.write(Durability::Process, move |tx| {
+            Box::pin(async move {
+                let job = load(tx, id).await?.job;
+                sqlx::query(
+                    "UPDATE jobs SET queue_reason = $1 WHERE job_id = $2 AND finished_at IS NULL",
+                )
+                .bind(reason)
+                .bind(id.to_string())
+                .execute(tx.connection())
+                .await?;
+                tx.job_changed(jobs::change_of(&job));
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Notes which version of its table a held job reads. Set once: later
+    /// attempts and plans keep the first one.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
+    pub async fn record_source_version(
+        &self,
+        id: JobId,
+        epoch: AttemptEpoch,
+        version: u64,
+    ) -> Result<()> {
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                load_held(tx, id, epoch).await?;
+                sqlx::query(
+                    "UPDATE jobs SET source_version = COALESCE(source_version, $1)
+                     WHERE job_id = $2",
+                )
+                .bind(signed("source_version", version)?)
+                .bind(id.to_string())
+                .execute(tx.connection())
+                .await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Takes away every lease, without waiting for its end, and returns how
+    /// many there were. For start-up: this store has one process at a time, so
+    /// whoever held them is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::CatalogError::Store).
+    pub async fn abandon_leases(&self, now: Timestamp) -> Result<u64> {
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                let abandoned = sqlx::query(
+                    "UPDATE jobs SET lease_expires_at = $1
+                     WHERE state = 'in_progress'
+                        AND (lease_expires_at IS NULL OR lease_expires_at > $1)",
+                )
+                .bind(micros(now))
+                .execute(tx.connection())
+                .await?
+                .rows_affected();
+                expire_requested(tx, now).await?;
+                expire_plain(tx, now).await?;
+                Ok(abandoned)
+            })
+        })
+        .await
+    }
+
+    async fn end_attempt(
+        &self,
+        id: JobId,
+        epoch: AttemptEpoch,
+        now: Timestamp,
+        trigger: Trigger,
+        change: impl FnOnce(&mut Job) + Send + 'static,
+    ) -> Result<Job> {
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                let mut draft = load_held(tx, id, epoch).await?;
+                change(&mut draft.job);
+                let by = holder(&draft.job);
+                let note = Note::by(&by).saying(trigger.as_str());
+                step(tx, draft, trigger, note, now).await
+            })
+        })
+        .await
+    }
+}
+
+/// What a claim writes.
+struct Claim {
+    gateway: GatewayId,
+    lease: Duration,
+    now: Timestamp,
+}
+
+impl Claim {
+    async fn take(self, tx: &mut Tx, mut draft: Draft) -> Result<Job> {
+        let expired = draft.job.lease_expires_at.is_some_and(|at| at <= self.now);
+        let trigger = if expired {
+            Trigger::TakeOver
+        } else {
+            Trigger::Claim
+        };
+        let job = &mut draft.job;
+        job.epoch = AttemptEpoch(job.epoch.0 + 1);
+        job.attempt = job.attempt.saturating_add(1);
+        job.lease_expires_at = Some(end_of(self.lease, self.now));
+        job.started_at = job.started_at.or(Some(self.now));
+        job.gateway = Some(self.gateway.clone());
+        let details = json!({ "epoch": job.epoch, "attempt": job.attempt });
+        let note = Note::by(self.gateway.as_str())
+            .saying(trigger.as_str())
+            .with(details);
+        step(tx, draft, trigger, note, self.now).await
+    }
+}
+
+/// Returns the oldest job that can be claimed.
+async fn find_claimable(connection: &mut SqliteConnection, now: Timestamp) -> Result<Option<Job>> {
+    let queued = "state = 'queued' AND COALESCE(not_before, $1) <= $1";
+    let expired = "state = 'in_progress' AND lease_expires_at <= $1";
+    let mut oldest: Option<Job> = None;
+    for condition in [queued, expired] {
+        let row = sqlx::query(claimable(condition))
+            .bind(micros(now))
+            .fetch_optional(&mut *connection)
+            .await?;
+        let found = row.map(|row| rows::job(&row)).transpose()?;
+        oldest = [oldest, found]
+            .into_iter()
+            .flatten()
+            .min_by_key(|job| (job.created_at, job.id));
+    }
+    Ok(oldest)
+}
+
+pub(super) fn claimable(condition: &'static str) -> AssertSqlSafe<String> {
+    let kinds = JobKind::KNOWN
+        .map(|kind| format!("'{}'", kind.as_str()))
+        .join(", ");
+    // All parts are constants of this crate.
+    AssertSqlSafe(format!(
+        "SELECT {JOB_COLUMNS} FROM jobs
+         WHERE {condition} AND parent IS NULL AND kind IN ({kinds})
+         ORDER BY created_at, job_id LIMIT 1"
+    ))
+}
+
+/// Parks or ends the jobs whose lost attempt was asked to, unless receipts say
+/// that something may be half published.
+async fn expire_requested(tx: &mut Tx, now: Timestamp) -> Result<()> {
+    let condition = "WHERE state = 'in_progress' AND lease_expires_at <= $1
+        AND requested IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM job_receipts WHERE job_receipts.job_id = jobs.job_id)";
+    expire(tx, condition, now).await
+}
+
+/// Queues the jobs whose attempt is lost and was not asked for anything.
+async fn expire_plain(tx: &mut Tx, now: Timestamp) -> Result<()> {
+    let condition = "WHERE state = 'in_progress' AND lease_expires_at <= $1 AND requested IS NULL";
+    expire(tx, condition, now).await
+}
+
+async fn expire(tx: &mut Tx, condition: &'static str, now: Timestamp) -> Result<()> {
+    let rows = sqlx::query(select(condition))
+        .bind(micros(now))
+        .fetch_all(tx.connection())
+        .await?;
+    for row in &rows {
+        let job = rows::job(row)?;
+        // Ending a job ends its children, which may be among the rows.
+        let draft = load(tx, job.id).await?;
+        if draft.job.status.state == JobState::InProgress {
+            step(
+                tx,
+                draft,
+                Trigger::Expire,
+                Note::by("catalog").saying("lease expired"),
+                now,
+            )
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+fn end_of(lease: Duration, now: Timestamp) -> Timestamp {
+    TimeDelta::from_std(lease)
+        .ok()
+        .and_then(|lease| now.checked_add_signed(lease))
+        .unwrap_or(Timestamp::MAX_UTC)
+}
+
+fn holder(job: &Job) -> String {
+    job.gateway
+        .as_ref()
+        .map_or_else(|| "catalog".to_owned(), ToString::to_string)
+}

@@ -1,0 +1,467 @@
+//! Submitting, reading and changing the rows of jobs.
+
+use chrono::TimeDelta;
+use serde_json::json;
+use sqlx::{AssertSqlSafe, QueryBuilder, Row, Sqlite, SqliteConnection};
+
+use super::events::Note;
+use super::rows::{self, JOB_COLUMNS, micros, signed};
+use super::writer::Tx;
+use super::{Catalog, Durability};
+use crate::Timestamp;
+use crate::error::{CatalogError, EntityKind, Result};
+use crate::event::JobChange;
+use crate::ids::{AttemptEpoch, JobId};
+use crate::job::{Job, JobFilter, JobState, NewJob, Status, Trigger, transition};
+use crate::object::namespace_to_text;
+
+/// How long an idempotency key answers with the job that it first made.
+const IDEMPOTENCY_WINDOW: TimeDelta = TimeDelta::hours(24);
+
+impl Catalog {
+    /// Records a job and offers it to runners.
+    ///
+    /// When this returns, the job is on disk. The same idempotency key, user,
+    /// database and work as within the last 24 h return the earlier job, in
+    /// whatever state it is now.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`](CatalogError::Busy) when an unfinished job has the exclusive
+    /// key, [`IdempotencyConflict`](CatalogError::IdempotencyConflict),
+    /// [`UnknownValue`](CatalogError::UnknownValue) for an unknown kind,
+    /// [`NotFound`](CatalogError::NotFound) for the parent.
+    pub async fn submit(&self, job: NewJob, now: Timestamp) -> Result<Job> {
+        self.write(Durability::Full, move |tx| Box::pin(submit(tx, job, now)))
+            .await
+    }
+
+    /// Returns a job.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](CatalogError::Store), [`DamagedValue`](CatalogError::DamagedValue).
+    pub async fn job(&self, id: JobId) -> Result<Option<Job>> {
+        let mut connection = self.readers().acquire().await?;
+        find(&mut connection, id).await
+    }
+
+    /// Returns the jobs that `filter` selects, newest first. The cost follows
+    /// the number returned when the filter names no states; filtering by
+    /// states that are all unfinished reads unfinished jobs only.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](CatalogError::Store), [`DamagedValue`](CatalogError::DamagedValue).
+    pub async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>> {
+        let mut query = listing(&filter)?;
+        let rows = query.build().fetch_all(self.readers()).await?;
+        rows.iter().map(rows::job).collect()
+    }
+
+    /// Returns every unfinished job, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](CatalogError::Store), [`DamagedValue`](CatalogError::DamagedValue).
+    pub async fn active_jobs(&self) -> Result<Vec<Job>> {
+        let sql = select("WHERE finished_at IS NULL ORDER BY created_at, job_id");
+        let rows = sqlx::query(sql).fetch_all(self.readers()).await?;
+        rows.iter().map(rows::job).collect()
+    }
+}
+
+/// Returns a query for whole jobs; `rest` is what follows the table.
+pub(super) fn select(rest: &'static str) -> AssertSqlSafe<String> {
+    // Both parts are constants of this crate.
+    AssertSqlSafe(format!("SELECT {JOB_COLUMNS} FROM jobs {rest}"))
+}
+
+/// Builds the query of a listing.
+pub(super) fn listing(filter: &JobFilter) -> Result<QueryBuilder<Sqlite>> {
+    let mut query = QueryBuilder::new(format!("SELECT {JOB_COLUMNS} FROM jobs WHERE 1 = 1"));
+    if let Some(database) = &filter.database {
+        query
+            .push(" AND database_name = ")
+            .push_bind(database.clone());
+    }
+    if let Some((namespace, table)) = &filter.table {
+        query
+            .push(" AND namespace = ")
+            .push_bind(namespace_to_text(namespace)?);
+        query.push(" AND table_name = ").push_bind(table.clone());
+    }
+    if let Some(parent) = filter.parent {
+        query.push(" AND parent = ").push_bind(parent.to_string());
+    }
+    if let Some(states) = &filter.states {
+        if states.iter().all(|state| !state.is_terminal()) {
+            query.push(" AND finished_at IS NULL");
+        }
+        query.push(" AND state IN (");
+        let mut list = query.separated(", ");
+        for state in states {
+            list.push_bind(state.as_str().to_owned());
+        }
+        query.push(")");
+    }
+    if let Some(before) = filter.before {
+        query
+            .push(" AND (created_at, job_id) < (")
+            .push_bind(micros(before.created_at));
+        query.push(", ").push_bind(before.id.to_string()).push(")");
+    }
+    query.push(" ORDER BY created_at DESC, job_id DESC LIMIT ");
+    query.push_bind(i64::from(filter.effective_limit()));
+    Ok(query)
+}
+
+/// Returns the job with this id as the connection sees it.
+pub(super) async fn find(connection: &mut SqliteConnection, id: JobId) -> Result<Option<Job>> {
+    sqlx::query(select("WHERE job_id = $1"))
+        .bind(id.to_string())
+        .fetch_optional(connection)
+        .await?
+        .map(|row| rows::job(&row))
+        .transpose()
+}
+
+/// A job as read in the running transaction, and what to compare on writing.
+pub(super) struct Draft {
+    /// The job, to be changed freely before it is saved.
+    pub(super) job: Job,
+    read_status: Status,
+    read_epoch: AttemptEpoch,
+}
+
+impl From<Job> for Draft {
+    fn from(job: Job) -> Self {
+        Draft {
+            read_status: job.status.clone(),
+            read_epoch: job.epoch,
+            job,
+        }
+    }
+}
+
+/// Reads a job in order to change it.
+pub(super) async fn load(tx: &mut Tx, id: JobId) -> Result<Draft> {
+    find(tx.connection(), id)
+        .await?
+        .map(Draft::from)
+        .ok_or_else(|| CatalogError::not_found(EntityKind::Job, id))
+}
+
+/// Reads a job that the attempt with this epoch must still hold.
+pub(super) async fn load_held(tx: &mut Tx, id: JobId, epoch: AttemptEpoch) -> Result<Draft> {
+    let draft = load(tx, id).await?;
+    let job = &draft.job;
+    if job.epoch != epoch || job.status.state != JobState::InProgress {
+        return Err(CatalogError::StaleEpoch {
+            job: id,
+            given: epoch,
+            current: job.epoch,
+            state: job.status.state.clone(),
+        });
+    }
+    Ok(draft)
+}
+
+/// Moves a job by `trigger`, saves it with everything else that the draft
+/// changed, and records the event. A job that ends takes its unfinished
+/// children with it, so that none is listed as running for ever.
+pub(super) async fn step(
+    tx: &mut Tx,
+    draft: Draft,
+    trigger: Trigger,
+    note: Note<'_>,
+    now: Timestamp,
+) -> Result<Job> {
+    let Draft {
+        mut job,
+        read_status,
+        read_epoch,
+    } = draft;
+    job.status =
+        transition(&read_status, trigger).map_err(|source| CatalogError::IllegalTransition {
+            job: job.id,
+            source,
+        })?;
+    settle(&mut job, trigger, now);
+    save(tx, &job, &read_status, read_epoch).await?;
+    note.record(tx, &job, now).await?;
+    tx.job_changed(change_of(&job));
+    if job.status.state.is_terminal() {
+        end_children(tx, &job, now).await?;
+    }
+    Ok(job)
+}
+
+/// Sets the fields that follow from the status.
+fn settle(job: &mut Job, trigger: Trigger, now: Timestamp) {
+    job.updated_at = now;
+    match &job.status.state {
+        JobState::InProgress => {
+            if matches!(trigger, Trigger::Claim | Trigger::TakeOver) {
+                "starting".clone_into(&mut job.phase);
+                job.queue_reason = None;
+                job.not_before = None;
+            }
+            return;
+        }
+        JobState::Created | JobState::Queued => "queued".clone_into(&mut job.phase),
+        JobState::Paused => "paused".clone_into(&mut job.phase),
+        JobState::Succeeded => "finished".clone_into(&mut job.phase),
+        JobState::Failed | JobState::TimedOut => "failed".clone_into(&mut job.phase),
+        JobState::Canceled => "cancelled".clone_into(&mut job.phase),
+        JobState::Other(_) => {}
+    }
+    job.gateway = None;
+    job.lease_expires_at = None;
+    job.queue_reason = None;
+    if job.status.state.is_terminal() {
+        job.finished_at = Some(now);
+    }
+}
+
+/// Tells listeners what a job is now.
+pub(super) fn change_of(job: &Job) -> JobChange {
+    JobChange {
+        job_id: job.id,
+        state: job.status.state.clone(),
+        phase: job.phase.clone(),
+        database: job.database.clone(),
+    }
+}
+
+async fn end_children(tx: &mut Tx, parent: &Job, now: Timestamp) -> Result<()> {
+    let children = sqlx::query(select("WHERE parent = $1 AND finished_at IS NULL"))
+        .bind(parent.id.to_string())
+        .fetch_all(tx.connection())
+        .await?;
+    for row in &children {
+        let mut child = rows::job(row)?;
+        if matches!(child.status.state, JobState::Other(_)) {
+            continue;
+        }
+        let note = || Note::by("catalog").saying("parent ended");
+        if child.status.state == JobState::InProgress {
+            child = Box::pin(step(tx, child.into(), Trigger::Cancel, note(), now)).await?;
+            Box::pin(step(tx, child.into(), Trigger::Stop, note(), now)).await?;
+        } else {
+            Box::pin(step(tx, child.into(), Trigger::Cancel, note(), now)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes what can change about a job, if it still is as it was read.
+async fn save(
+    tx: &mut Tx,
+    job: &Job,
+    read_status: &Status,
+    read_epoch: AttemptEpoch,
+) -> Result<()> {
+    let failure = job
+        .failure
+        .as_ref()
+        .map(|failure| json!(failure).to_string());
+    let source_version = job
+        .source_version
+        .map(|version| signed("source_version", version))
+        .transpose()?;
+    let changed = sqlx::query(
+        "UPDATE jobs SET state = $1, requested = $2, phase = $3, queue_reason = $4, result = $5,
+            failure = $6, source_version = $7, epoch = $8, attempt = $9, gateway = $10,
+            lease_expires_at = $11, not_before = $12, updated_at = $13, started_at = $14,
+            finished_at = $15
+         WHERE job_id = $16 AND state = $17 AND epoch = $18",
+    )
+    .bind(job.status.state.as_str())
+    .bind(job.status.requested.map(|control| control.as_str()))
+    .bind(&job.phase)
+    .bind(&job.queue_reason)
+    .bind(job.result.as_ref().map(ToString::to_string))
+    .bind(failure)
+    .bind(source_version)
+    .bind(signed("epoch", job.epoch.0)?)
+    .bind(i64::from(job.attempt))
+    .bind(
+        job.gateway
+            .as_ref()
+            .map(|gateway| gateway.as_str().to_owned()),
+    )
+    .bind(job.lease_expires_at.map(micros))
+    .bind(job.not_before.map(micros))
+    .bind(micros(job.updated_at))
+    .bind(job.started_at.map(micros))
+    .bind(job.finished_at.map(micros))
+    .bind(job.id.to_string())
+    .bind(read_status.state.as_str())
+    .bind(signed("epoch", read_epoch.0)?)
+    .execute(tx.connection())
+    .await?;
+    if changed.rows_affected() == 1 {
+        return Ok(());
+    }
+    // Cannot happen while one writer runs one transaction at a time.
+    Err(CatalogError::StaleEpoch {
+        job: job.id,
+        given: read_epoch,
+        current: job.epoch,
+        state: job.status.state.clone(),
+    })
+}
+
+async fn submit(tx: &mut Tx, new: NewJob, now: Timestamp) -> Result<Job> {
+    if !new.kind.is_known() {
+        let value = new.kind.to_string();
+        return Err(CatalogError::UnknownValue {
+            what: "job kind",
+            value,
+        });
+    }
+    if let Some(earlier) = find_idempotent(tx, &new, now).await? {
+        return Ok(earlier);
+    }
+    ensure_exclusive(tx, &new).await?;
+    ensure_parent(tx, &new).await?;
+    let job = created(&new, now);
+    insert(tx, &job, new.idempotency_key.as_deref()).await?;
+    Note::by(&job.submitted_by)
+        .saying("created")
+        .record(tx, &job, now)
+        .await?;
+    let by = job.submitted_by.clone();
+    step(
+        tx,
+        job.into(),
+        Trigger::Enqueue,
+        Note::by(&by).saying("queued"),
+        now,
+    )
+    .await
+}
+
+/// Returns the job that the idempotency key made within the window.
+async fn find_idempotent(tx: &mut Tx, new: &NewJob, now: Timestamp) -> Result<Option<Job>> {
+    let Some(key) = &new.idempotency_key else {
+        return Ok(None);
+    };
+    let row = sqlx::query(select(
+        "WHERE idempotency_key = $1 AND submitted_by = $2 AND database_name = $3
+            AND created_at > $4 ORDER BY created_at DESC LIMIT 1",
+    ))
+    .bind(key)
+    .bind(&new.submitted_by)
+    .bind(&new.database)
+    .bind(micros(now - IDEMPOTENCY_WINDOW))
+    .fetch_optional(tx.connection())
+    .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let earlier = rows::job(&row)?;
+    let same = earlier.kind == new.kind
+        && earlier.namespace == new.namespace
+        && earlier.table_name == new.table_name
+        && earlier.table_id == new.table_id
+        && earlier.column == new.column
+        && earlier.branch == new.branch
+        && earlier.spec == new.spec;
+    if same {
+        Ok(Some(earlier))
+    } else {
+        Err(CatalogError::IdempotencyConflict { job: earlier.id })
+    }
+}
+
+async fn ensure_exclusive(tx: &mut Tx, new: &NewJob) -> Result<()> {
+    let Some(key) = &new.exclusive_key else {
+        return Ok(());
+    };
+    let active =
+        sqlx::query("SELECT job_id FROM jobs WHERE exclusive_key = $1 AND finished_at IS NULL")
+            .bind(key)
+            .fetch_optional(tx.connection())
+            .await?;
+    match active {
+        None => Ok(()),
+        Some(row) => {
+            let active = rows::parsed("job_id", row.try_get("job_id")?)?;
+            Err(CatalogError::Busy { active })
+        }
+    }
+}
+
+async fn ensure_parent(tx: &mut Tx, new: &NewJob) -> Result<()> {
+    let Some(parent) = new.parent else {
+        return Ok(());
+    };
+    let parent = load(tx, parent).await?.job;
+    if parent.status.state.is_terminal() {
+        return Err(CatalogError::not_found(EntityKind::Job, parent.id));
+    }
+    Ok(())
+}
+
+fn created(new: &NewJob, now: Timestamp) -> Job {
+    Job {
+        id: JobId::new(now),
+        kind: new.kind.clone(),
+        database: new.database.clone(),
+        namespace: new.namespace.clone(),
+        table_name: new.table_name.clone(),
+        table_id: new.table_id,
+        column: new.column.clone(),
+        branch: new.branch.clone(),
+        submitted_by: new.submitted_by.clone(),
+        spec: new.spec.clone(),
+        parent: new.parent,
+        exclusive_key: new.exclusive_key.clone(),
+        status: JobState::Created.into(),
+        phase: "queued".to_owned(),
+        progress: None,
+        queue_reason: None,
+        result: None,
+        failure: None,
+        source_version: None,
+        epoch: AttemptEpoch(0),
+        attempt: 0,
+        gateway: None,
+        lease_expires_at: None,
+        not_before: None,
+        created_at: now,
+        updated_at: now,
+        started_at: None,
+        finished_at: None,
+    }
+}
+
+async fn insert(tx: &mut Tx, job: &Job, idempotency_key: Option<&str>) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO jobs (job_id, kind, database_name, namespace, table_name, table_id,
+            column_name, branch, submitted_by, spec, parent, exclusive_key, idempotency_key,
+            state, phase, epoch, attempt, created_at, updated_at, last_event)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, 0, $16, $16, 0)",
+    )
+    .bind(job.id.to_string())
+    .bind(job.kind.as_str())
+    .bind(&job.database)
+    .bind(namespace_to_text(&job.namespace)?)
+    .bind(&job.table_name)
+    .bind(job.table_id.map(|id| id.to_string()))
+    .bind(&job.column)
+    .bind(&job.branch)
+    .bind(&job.submitted_by)
+    .bind(job.spec.to_string())
+    .bind(job.parent.map(|id| id.to_string()))
+    .bind(&job.exclusive_key)
+    .bind(idempotency_key)
+    .bind(job.status.state.as_str())
+    .bind(&job.phase)
+    .bind(micros(job.created_at))
+    .execute(tx.connection())
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Bulk transfer.
+//!
+//! ```sql
+//! COPY {<table> [(<column>, …)] | (<query>)} {FROM STDIN | TO STDOUT} [[WITH] (<option>, …)]
+//! ```
+//!
+//! Example: `COPY docs (id, body) FROM STDIN (FORMAT csv, HEADER true)`
+
+use std::fmt;
+
+use sqlparser::ast as native;
+
+/// `COPY`; always the native parser's `Statement::Copy`. A file or program as
+/// the other end parses, so that the refusal can name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copy(pub Box<native::Statement>);
+
+impl fmt::Display for Copy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The native form ends in a semicolon and the rows that would follow.
+        let text = self.0.to_string();
+        f.write_str(
+            text.split_once(';')
+                .map_or(text.as_str(), |(statement, _)| statement),
+        )
+    }
+}

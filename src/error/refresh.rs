@@ -1,0 +1,118 @@
+//! SQLSTATEs of storage and refresh errors.
+
+use super::SqlError;
+use crate::refresh::RefreshError;
+use crate::refresh::expression::ExpressionError;
+use crate::sqlstate::SqlState;
+use crate::storage::StorageError;
+
+impl From<StorageError> for SqlError {
+    fn from(error: StorageError) -> Self {
+        let message = error.to_string();
+        match error {
+            StorageError::NotFound { .. } => Self::new(SqlState::UNDEFINED_TABLE, message),
+            StorageError::Scheme { .. } => Self::not_supported(message).hint("Use a folder or an s3:// URI."),
+            StorageError::NoColumn { .. } => Self::new(SqlState::UNDEFINED_COLUMN, message),
+            StorageError::Conflict(_) => {
+                Self::new(SqlState::SERIALIZATION_FAILURE, message).hint("Run the statement again.")
+            }
+            StorageError::Unsupported { .. } => {
+                Self::not_supported(message).hint("The table was declared by newer or other software.")
+            }
+            StorageError::Lance(error) => lance(&error),
+            StorageError::Io { source, .. } => Self::new(io_code(&source), message),
+        }
+    }
+}
+
+/// Maps what Lance reports. Messages of Lance end in the source location that
+/// raised them, which is of no use to a client and stays in the log.
+fn lance(error: &lance::Error) -> SqlError {
+    use lance::Error;
+    let full = error.to_string();
+    tracing::debug!(%full, "storage error");
+    let message = full.split(", /").next().unwrap_or(&full).trim_end_matches('.').to_owned();
+    if full.contains("No space left on device") || full.contains("os error 28") {
+        return SqlError::new(SqlState::DISK_FULL, "could not write: no space left on device")
+            .hint("Free disk space and run the statement again.");
+    }
+    let code = match error {
+        Error::InvalidInput { .. } | Error::Schema { .. } | Error::SchemaMismatch { .. } => {
+            SqlState::INVALID_PARAMETER_VALUE
+        }
+        Error::DatasetAlreadyExists { .. } => SqlState::DUPLICATE_TABLE,
+        Error::DatasetNotFound { .. } => SqlState::UNDEFINED_TABLE,
+        Error::NotSupported { .. } => SqlState::FEATURE_NOT_SUPPORTED,
+        Error::CorruptFile { .. } => SqlState::DATA_CORRUPTED,
+        Error::CommitConflict { .. }
+        | Error::IncompatibleTransaction { .. }
+        | Error::RetryableCommitConflict { .. }
+        | Error::TooMuchWriteContention { .. } => SqlState::SERIALIZATION_FAILURE,
+        Error::NotFound { .. } | Error::IO { .. } => SqlState::IO_ERROR,
+        Error::Arrow { .. } => SqlState::DATA_EXCEPTION,
+        _ => SqlState::INTERNAL_ERROR,
+    };
+    let code = if code == SqlState::IO_ERROR && looks_damaged(&full) { SqlState::DATA_CORRUPTED } else { code };
+    SqlError::new(code, message)
+}
+
+/// A file that is there and too short or unreadable as Lance is damaged.
+fn looks_damaged(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    ["invalid magic", "unexpected end", "out of bounds", "truncated", "magic number", "past the end", "range"]
+        .iter()
+        .any(|sign| message.contains(sign))
+}
+
+fn io_code(error: &std::io::Error) -> SqlState {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SqlState::DISK_FULL,
+        std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData => SqlState::DATA_CORRUPTED,
+        _ => SqlState::IO_ERROR,
+    }
+}
+
+impl From<ExpressionError> for SqlError {
+    fn from(error: ExpressionError) -> Self {
+        match error {
+            ExpressionError::Invalid(error) => Self::from(error),
+            ExpressionError::NotImmutable(_) => {
+                Self::new(SqlState::INVALID_OBJECT_DEFINITION, "generation expression is not immutable")
+                    .detail(format!("{}.", capitalized(&error.to_string())))
+                    .hint("A computed value must depend on the row's own values only.")
+            }
+            ExpressionError::NotScalar(_) => Self::new(SqlState::FEATURE_NOT_SUPPORTED, error.to_string()),
+        }
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
+impl From<RefreshError> for SqlError {
+    fn from(error: RefreshError) -> Self {
+        let name = error.error_name();
+        let message = error.to_string();
+        let mapped = match error {
+            RefreshError::Expression { source, .. } => Self { message, ..Self::from(source) },
+            RefreshError::Predicate(source) => Self::from(source),
+            RefreshError::Evaluate(source) => Self::from(source),
+            RefreshError::InputNotRefreshed { input, rows, fragment } => {
+                Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                    .detail(format!("{rows} rows of fragment {fragment} hold no current value of \"{input}\"."))
+                    .hint(format!("Refresh \"{input}\" first."))
+            }
+            RefreshError::ConcurrentWrite { .. } => {
+                Self::new(SqlState::SERIALIZATION_FAILURE, message).hint("Refresh again when the writes have settled.")
+            }
+            RefreshError::Canceled => Self::canceled("user request"),
+            RefreshError::LeaseLost | RefreshError::Worker(_) | RefreshError::Registry(_) => {
+                Self::new(SqlState::INTERNAL_ERROR, message)
+            }
+            RefreshError::Storage(source) => Self::from(source),
+        };
+        mapped.named(name)
+    }
+}

@@ -1,0 +1,253 @@
+//! Computes one fragment's column file: stored values in, due rows evaluated,
+//! a complete new column out. Streams; memory is bounded by one batch.
+//!
+//! Only due rows reach the expression: a row that is not due cannot fail the
+//! refresh, and a deleted row is never seen (RC-12).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::compute::{filter_record_batch, interleave};
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::stream::{BoxStream, StreamExt};
+use lance_core::datatypes::Schema as LanceSchema;
+use lance_table::format::DataFile;
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+
+use super::RefreshError;
+use super::expression::Evaluator;
+use super::plan::FragmentWork;
+use super::progress::Progress;
+use super::snapshot::Snapshot;
+use crate::storage::StorageError;
+use crate::storage::signature::Signature;
+
+/// Rows read, evaluated and written at once.
+const BATCH_ROWS: u32 = 8_192;
+
+/// A column file that is on disk and in no table version yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StagedFragment {
+    /// Lance's fragment id.
+    pub fragment_id: u64,
+    /// The file, as a commit references it.
+    pub file: DataFile,
+    /// Where the inputs were that it was computed from.
+    pub inputs: u128,
+    /// Where the stored values were that it replaces.
+    pub replaces: u128,
+    /// Rows that it computed anew, as a serialized Roaring bitmap.
+    #[serde(with = "bitmap")]
+    pub rows: RoaringBitmap,
+}
+
+/// Where the time of staging went, over all workers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StageTimes {
+    /// Waiting for and decoding stored columns.
+    pub read: Duration,
+    /// In the expression.
+    pub evaluate: Duration,
+    /// Everything else: encoding and writing the file.
+    pub write: Duration,
+}
+
+impl StagedFragment {
+    /// The signature of the inputs.
+    pub fn inputs(&self) -> Signature {
+        Signature(self.inputs)
+    }
+}
+
+/// Stages one fragment.
+///
+/// # Errors
+/// [`RefreshError::Evaluate`] if the expression fails on a due row,
+/// [`RefreshError::Canceled`] at the next batch after a cancel, or storage errors.
+pub async fn stage_fragment(
+    snapshot: &Snapshot,
+    evaluator: &Evaluator,
+    work: &FragmentWork,
+    progress: &Progress,
+) -> Result<(StagedFragment, StageTimes), RefreshError> {
+    let id = usize::try_from(work.fragment_id).expect("Lance fragment ids fit 32 bits");
+    let fragment = snapshot.dataset.get_fragment(id).expect("the plan was made on this version");
+    let started = Instant::now();
+    let output = snapshot.output_schema();
+    let mut stage = Stage {
+        evaluator,
+        rows: &work.rows,
+        keeps_stored: !work.whole,
+        output: Arc::new(Schema::from(&output)),
+        offset: 0,
+        times: StageTimes::default(),
+    };
+    let physical = fragment.physical_rows().await.map_err(StorageError::from)? as u64;
+    let mut stored = read(&fragment, physical, &snapshot.read_schema(stage.keeps_stored)).await?;
+    let mut failure = None;
+    let batches = async_batches(&mut stage, &mut stored, progress, &mut failure);
+    let written = fragment.write_columns(batches, &output).await;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let file = written.map_err(StorageError::from)?.1;
+    let mut times = stage.times;
+    times.write = started.elapsed().saturating_sub(times.read + times.evaluate);
+    let metadata = fragment.metadata();
+    let staged = StagedFragment {
+        fragment_id: work.fragment_id,
+        file,
+        inputs: snapshot.input_signer().sign(metadata).0,
+        replaces: snapshot.output_signer().sign(metadata).0,
+        rows: work.rows.clone(),
+    };
+    Ok((staged, times))
+}
+
+type Batches = BoxStream<'static, lance::Result<RecordBatch>>;
+
+/// Reads all physical rows in order; deletions are not applied, so offsets stay.
+async fn read(
+    fragment: &lance::dataset::fragment::FileFragment,
+    physical: u64,
+    schema: &LanceSchema,
+) -> Result<Batches, RefreshError> {
+    if schema.fields.is_empty() {
+        return Ok(futures::stream::iter(empty_batches(physical).map(Ok)).boxed());
+    }
+    let batches = fragment.read_physical_slice(0..physical, schema, BATCH_ROWS).await.map_err(StorageError::from)?;
+    Ok(batches.buffered(2).boxed())
+}
+
+/// Batches without columns, for an expression without inputs.
+fn empty_batches(rows: u64) -> impl Iterator<Item = RecordBatch> {
+    let step = u64::from(BATCH_ROWS);
+    (0..rows.div_ceil(step)).map(move |index| {
+        let count = usize::try_from((rows - index * step).min(step)).expect("at most a batch");
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).expect("no columns to disagree")
+    })
+}
+
+fn async_batches<'a>(
+    stage: &'a mut Stage<'_>,
+    stored: &'a mut Batches,
+    progress: &'a Progress,
+    failure: &'a mut Option<RefreshError>,
+) -> impl futures::Stream<Item = lance::Result<RecordBatch>> + Send + 'a {
+    futures::stream::unfold((stage, stored, failure), move |(stage, stored, failure)| async move {
+        let waiting = Instant::now();
+        let batch = stored.next().await?;
+        stage.times.read += waiting.elapsed();
+        let computed = match batch {
+            Ok(batch) => stage.compute(&batch, progress),
+            Err(error) => Err(StorageError::from(error).into()),
+        };
+        let item = computed.map_err(|error| {
+            // Lance sees that the stream ended badly; the cause stays typed here.
+            let seen = lance::Error::io(error.to_string());
+            *failure = Some(error);
+            seen
+        });
+        Some((item, (stage, stored, failure)))
+    })
+}
+
+struct Stage<'a> {
+    evaluator: &'a Evaluator,
+    rows: &'a RoaringBitmap,
+    keeps_stored: bool,
+    output: SchemaRef,
+    offset: u32,
+    times: StageTimes,
+}
+
+impl Stage<'_> {
+    fn compute(&mut self, batch: &RecordBatch, progress: &Progress) -> Result<RecordBatch, RefreshError> {
+        progress.ensure_running()?;
+        let count = u32::try_from(batch.num_rows()).expect("a batch is small");
+        let range = self.offset..self.offset + count;
+        self.offset = range.end;
+        let due = self.rows.range_cardinality(range.clone());
+        let inputs = self.inputs(batch);
+        let values = if due == u64::from(count) {
+            self.evaluate(&inputs)?
+        } else if due == 0 {
+            self.stored(batch)
+        } else {
+            self.merge(batch, &inputs, range)?
+        };
+        progress.rows_computed(due);
+        let values = RecordBatch::try_new(Arc::clone(&self.output), vec![values]);
+        Ok(values.map_err(|error| StorageError::Lance(error.into()))?)
+    }
+
+    fn inputs(&self, batch: &RecordBatch) -> RecordBatch {
+        let columns = self.evaluator.inputs().fields().len();
+        let indices: Vec<usize> = (0..columns).collect();
+        batch.project(&indices).expect("inputs are read first")
+    }
+
+    fn evaluate(&mut self, inputs: &RecordBatch) -> Result<ArrayRef, RefreshError> {
+        let started = Instant::now();
+        let values = self.evaluator.evaluate(inputs).map_err(RefreshError::Evaluate);
+        self.times.evaluate += started.elapsed();
+        values
+    }
+
+    /// The values that are in the table now, or NULL where no row keeps one.
+    fn stored(&self, batch: &RecordBatch) -> ArrayRef {
+        if self.keeps_stored {
+            Arc::clone(batch.column(batch.num_columns() - 1))
+        } else {
+            new_null_array(self.output.field(0).data_type(), batch.num_rows())
+        }
+    }
+
+    fn merge(
+        &mut self,
+        batch: &RecordBatch,
+        inputs: &RecordBatch,
+        range: std::ops::Range<u32>,
+    ) -> Result<ArrayRef, RefreshError> {
+        let mask: BooleanArray = range.map(|offset| Some(self.rows.contains(offset))).collect();
+        let selected = filter_record_batch(inputs, &mask).map_err(|error| RefreshError::Evaluate(error.into()))?;
+        let computed = self.evaluate(&selected)?;
+        let stored = self.stored(batch);
+        let mut next = 0;
+        let picks: Vec<(usize, usize)> = (0..mask.len())
+            .map(|row| {
+                if mask.value(row) {
+                    next += 1;
+                    (1, next - 1)
+                } else {
+                    (0, row)
+                }
+            })
+            .collect();
+        interleave(&[stored.as_ref(), computed.as_ref()], &picks).map_err(|error| RefreshError::Evaluate(error.into()))
+    }
+}
+
+/// Bitmaps in receipts: base64 of the portable Roaring format.
+mod bitmap {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use roaring::RoaringBitmap;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bitmap: &RoaringBitmap, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::with_capacity(bitmap.serialized_size());
+        bitmap.serialize_into(&mut bytes).expect("writing to memory does not fail");
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RoaringBitmap, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(text).map_err(D::Error::custom)?;
+        RoaringBitmap::deserialize_from(bytes.as_slice()).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,176 @@
+//! Lance tables on disk or in an object store: opening, describing, staging,
+//! committing. The only module family (with `refresh`) that speaks Lance.
+//!
+//! A table is named here by its *location*, a path relative to the data root
+//! or an absolute one that the catalog recorded; nothing a client types ever
+//! reaches this module as a location. Schemes are an allow-list, because Lance
+//! commits without mutual exclusion on a scheme that it does not know.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use lance::Dataset;
+use lance::dataset::builder::DatasetBuilder;
+use lance::session::Session;
+
+pub mod commit;
+pub mod computed;
+pub mod durable;
+pub mod signature;
+
+/// Memory that decoded indexes and metadata of all tables share, in bytes.
+const INDEX_CACHE_BYTES: usize = 256 << 20;
+const METADATA_CACHE_BYTES: usize = 256 << 20;
+
+/// What can go wrong between a table and its bytes.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// No Lance table at the location.
+    #[error("no Lance table at {location}")]
+    NotFound {
+        /// As the catalog holds it.
+        location: String,
+    },
+    /// A location whose scheme is not on the allow-list.
+    #[error("storage scheme \"{scheme}\" is not supported")]
+    Scheme {
+        /// The part before `://`.
+        scheme: String,
+    },
+    /// A column that the table does not have.
+    #[error("column \"{column}\" does not exist")]
+    NoColumn {
+        /// As asked for.
+        column: String,
+    },
+    /// Somebody else's commit won; the work must be planned again.
+    #[error("concurrent write: {0}")]
+    Conflict(String),
+    /// What another writer persisted and this version cannot interpret.
+    #[error("unsupported {what}")]
+    Unsupported {
+        /// Names the object and the value.
+        what: String,
+    },
+    /// Everything that Lance reports itself.
+    #[error(transparent)]
+    Lance(#[from] lance::Error),
+    /// File-system calls of our own.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The operating system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Opens the tables below one data root and shares caches between them.
+#[derive(Debug, Clone)]
+pub struct Store {
+    root: Arc<str>,
+    session: Arc<Session>,
+    handles: Arc<Mutex<HashMap<String, Arc<Dataset>>>>,
+}
+
+impl Store {
+    /// Returns a store over `root`: a folder, or an `s3://` URI.
+    ///
+    /// # Errors
+    /// [`StorageError::Scheme`] for any other scheme.
+    pub fn new(root: &str) -> Result<Self, StorageError> {
+        let scheme = root.split_once("://").map(|(scheme, _)| scheme);
+        match scheme {
+            None | Some("file" | "s3" | "memory") => {}
+            Some(other) => return Err(StorageError::Scheme { scheme: other.to_owned() }),
+        }
+        let root = root.strip_prefix("file://").unwrap_or(root).trim_end_matches('/');
+        Ok(Self {
+            root: Arc::from(if root.is_empty() { "/" } else { root }),
+            session: Arc::new(Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, Arc::default())),
+            handles: Arc::default(),
+        })
+    }
+
+    /// Returns the data root as a folder, when it is one.
+    pub fn local_root(&self) -> Option<&Path> {
+        (!self.root.contains("://")).then(|| Path::new(&*self.root))
+    }
+
+    /// Returns the caches that every table opened here shares.
+    pub fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session)
+    }
+
+    /// Returns the URI of a location: absolute ones as they are, others below the root.
+    pub fn uri(&self, location: &str) -> String {
+        if location.starts_with('/') || location.contains("://") {
+            location.to_owned()
+        } else {
+            format!("{}/{location}", self.root)
+        }
+    }
+
+    /// Opens the newest version of a table.
+    ///
+    /// A handle is kept per location. It is reused after two cheap looks: the
+    /// manifest that it was read from is still the same object (a table may
+    /// have been dropped and made again), and no later version exists.
+    ///
+    /// # Errors
+    /// [`StorageError::NotFound`], or what Lance reports.
+    pub async fn open(&self, location: &str) -> Result<Arc<Dataset>, StorageError> {
+        let uri = self.uri(location);
+        let cached = self.handles().get(&uri).cloned();
+        let dataset = match cached {
+            Some(dataset) if same_generation(&dataset).await => refreshed(dataset).await?,
+            _ => Arc::new(self.load(&uri, location).await?),
+        };
+        self.handles().insert(uri, Arc::clone(&dataset));
+        Ok(dataset)
+    }
+
+    /// Forgets the handle of a table that was dropped or replaced.
+    pub fn forget(&self, location: &str) {
+        let uri = self.uri(location);
+        self.handles().remove(&uri);
+    }
+
+    async fn load(&self, uri: &str, location: &str) -> Result<Dataset, StorageError> {
+        let loaded = DatasetBuilder::from_uri(uri).with_session(self.session()).load().await;
+        loaded.map_err(|error| match error {
+            lance::Error::DatasetNotFound { .. } | lance::Error::NotFound { .. } => {
+                StorageError::NotFound { location: location.to_owned() }
+            }
+            other => StorageError::Lance(other),
+        })
+    }
+
+    fn handles(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Dataset>>> {
+        self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Whether the manifest behind a handle is still the object that was read.
+async fn same_generation(dataset: &Dataset) -> bool {
+    let location = dataset.manifest_location();
+    let Ok(store) = dataset.object_store(None).await else { return false };
+    match store.inner.head(&location.path).await {
+        Ok(found) => match (&location.e_tag, &found.e_tag) {
+            (Some(read), Some(now)) => read == now,
+            _ => location.size.is_none_or(|size| size == found.size),
+        },
+        Err(_) => false,
+    }
+}
+
+async fn refreshed(dataset: Arc<Dataset>) -> Result<Arc<Dataset>, StorageError> {
+    if !dataset.has_successor_version().await? {
+        return Ok(dataset);
+    }
+    let mut newer = dataset.as_ref().clone();
+    newer.checkout_latest().await?;
+    Ok(Arc::new(newer))
+}

@@ -1,0 +1,110 @@
+//! Makes what a commit added survive a power cut.
+//!
+//! Lance writes local files without `fsync`, which survives a killed process
+//! but not a lost page cache. After each commit of ours the files that the new
+//! version added are flushed, then the manifest, then their folders, so that a
+//! version that a client was told about can be read again. Object stores are
+//! durable when they answer; there is nothing to do.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use lance::Dataset;
+use lance_table::io::deletion::relative_deletion_file_path;
+use object_store::path::Path as StorePath;
+
+use super::StorageError;
+
+/// Flushes the manifest of `dataset` and every data and deletion file that
+/// `before` (the version it was made from, if any) did not reference.
+///
+/// # Errors
+/// [`StorageError::Io`] names the file that could not be flushed.
+pub async fn sync_commit(dataset: &Dataset, before: Option<&Dataset>) -> Result<(), StorageError> {
+    let store = dataset.object_store(None).await?;
+    if !store.is_local() {
+        return Ok(());
+    }
+    let mut files = added_files(dataset, before);
+    files.push(local(&dataset.manifest_location().path));
+    sync_files(files).await
+}
+
+/// Flushes data files of `dataset` that a commit is about to reference.
+///
+/// # Errors
+/// [`StorageError::Io`] names the file that could not be flushed.
+pub async fn sync_data_files<'a>(
+    dataset: &Dataset,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), StorageError> {
+    if !dataset.object_store(None).await?.is_local() {
+        return Ok(());
+    }
+    let folder = local(&dataset.data_dir());
+    sync_files(names.map(|name| folder.join(name)).collect()).await
+}
+
+/// Flushes one file of the table's folder, written through Lance's store.
+///
+/// # Errors
+/// [`StorageError::Io`] names the file that could not be flushed.
+pub async fn sync_path(dataset: &Dataset, path: &StorePath) -> Result<(), StorageError> {
+    if !dataset.object_store(None).await?.is_local() {
+        return Ok(());
+    }
+    sync_files(vec![local(path)]).await
+}
+
+/// Object-store paths are relative to the file-system root.
+fn local(path: &StorePath) -> PathBuf {
+    Path::new("/").join(path.as_ref())
+}
+
+fn added_files(dataset: &Dataset, before: Option<&Dataset>) -> Vec<PathBuf> {
+    let known: HashSet<&str> = before
+        .iter()
+        .flat_map(|dataset| dataset.iter_fragments())
+        .flat_map(|fragment| fragment.files.iter().map(|file| file.path.as_str()))
+        .collect();
+    let data = local(&dataset.data_dir());
+    let mut files: Vec<PathBuf> = dataset
+        .iter_fragments()
+        .flat_map(|fragment| fragment.files.iter())
+        .filter(|file| file.base_id.is_none() && !known.contains(file.path.as_str()))
+        .map(|file| data.join(&file.path))
+        .collect();
+    let known_deletions: HashSet<String> = before.map(deletion_files).unwrap_or_default();
+    let root = local(&dataset.branch_location().path);
+    files.extend(deletion_files(dataset).difference(&known_deletions).map(|file| root.join(file)));
+    files
+}
+
+/// Deletion files of this table's own folder, relative to it.
+fn deletion_files(dataset: &Dataset) -> HashSet<String> {
+    let own = |fragment: &lance_table::format::Fragment| {
+        let file = fragment.deletion_file.as_ref().filter(|file| file.base_id.is_none())?;
+        Some(relative_deletion_file_path(fragment.id, file))
+    };
+    dataset.iter_fragments().filter_map(own).collect()
+}
+
+async fn sync_files(files: Vec<PathBuf>) -> Result<(), StorageError> {
+    let flush = move || {
+        let mut folders = HashSet::new();
+        for file in &files {
+            sync_one(file)?;
+            folders.extend(file.parent().map(Path::to_path_buf));
+        }
+        folders.iter().try_for_each(|folder| sync_one(folder))
+    };
+    tokio::task::spawn_blocking(flush).await.map_err(|error| StorageError::Io {
+        path: PathBuf::new(),
+        source: std::io::Error::other(error),
+    })?
+}
+
+fn sync_one(path: &Path) -> Result<(), StorageError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(|source| StorageError::Io { path: path.to_owned(), source })
+}
