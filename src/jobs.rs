@@ -47,6 +47,8 @@ pub struct JobsConfig {
     pub event_retention: Duration,
     /// The longest time between two samples of a running job.
     pub progress_interval: Duration,
+    /// The shortest time between two notices to a client that waits.
+    pub notice_interval: Duration,
     /// Workers of one refresh that does not say how many.
     pub workers_max: usize,
     /// See [`Limits::publish_fragments`].
@@ -65,9 +67,20 @@ impl Default for JobsConfig {
             retention: 30 * DAY,
             event_retention: 14 * DAY,
             progress_interval: Duration::from_secs(30),
+            notice_interval: Duration::from_secs(5),
             workers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             publish_fragments: 16,
             publish_interval: Duration::from_secs(30),
+        }
+    }
+}
+
+impl JobsConfig {
+    fn limits(&self) -> Limits {
+        Limits {
+            workers: self.workers_max,
+            publish_fragments: self.publish_fragments,
+            publish_interval: self.publish_interval,
         }
     }
 }
@@ -118,12 +131,7 @@ impl Jobs {
     /// # Errors
     /// If the registry cannot be written.
     pub async fn start(parts: JobsParts) -> Result<Self, CatalogError> {
-        let limits = Limits {
-            workers: parts.config.workers_max,
-            publish_fragments: parts.config.publish_fragments,
-            publish_interval: parts.config.publish_interval,
-        };
-        let work = RefreshWork::new(parts.catalog.clone(), parts.store, limits);
+        let work = RefreshWork::new(parts.catalog.clone(), parts.store, parts.config.limits());
         Self::start_with(Arc::new(work), parts.catalog, parts.io, parts.compute, parts.config).await
     }
 
@@ -170,6 +178,16 @@ impl Jobs {
     pub async fn retained_full(&self) -> Result<bool, CatalogError> {
         let unfinished = self.inner.catalog.active_jobs().await?.len();
         Ok(unfinished >= self.inner.config.retained_runs_max)
+    }
+
+    /// Returns the bounds of one refresh.
+    pub fn limits(&self) -> Limits {
+        self.inner.config.limits()
+    }
+
+    /// Returns the shortest time between two notices to a client that waits.
+    pub fn notice_interval(&self) -> Duration {
+        self.inner.config.notice_interval
     }
 
     /// Returns how long events are kept.

@@ -76,6 +76,8 @@ pub(super) fn failure(error: &SqlError) -> Failure {
     Failure {
         error_code: error.error_name.as_deref().unwrap_or("InternalError").to_owned(),
         message: error.message.clone(),
+        detail: error.detail.clone(),
+        hint: error.hint.clone(),
         sqlstate: Some(error.code.to_string()),
     }
 }
@@ -96,16 +98,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::sqlstate::SqlState;
 
     fn failed() -> Failure {
-        Failure { error_code: "EvaluationError".into(), message: "division by zero".into(), sqlstate: Some("22012".into()) }
+        failure(&SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero").named("EvaluationError"))
     }
 
     #[test]
     fn every_end_of_an_attempt_has_one_consequence() {
         let stopped = || Ended::Returned(Err(WorkError::Stopped));
         let done = || Ended::Returned(Ok(json!(1)));
-        let internal = || Failure { error_code: "InternalError".into(), message: "internal error".into(), sqlstate: Some("XX000".into()) };
+        let internal = || failure(&SqlError::new(SqlState::INTERNAL_ERROR, "internal error"));
         let cases = [
             (done(), None, Verdict::Complete(json!(1))),
             (done(), Some(Stop::Cancel), Verdict::Complete(json!(1))),
