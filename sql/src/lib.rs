@@ -6,10 +6,14 @@
 //! of the native parser, `sqlparser`.
 
 pub mod ast;
+mod cursor;
+mod dialect;
 mod error;
+mod lexer;
 mod limits;
 mod name;
 mod options;
+mod parser;
 
 pub use ast::Statement;
 pub use error::{ParseError, ParseErrorKind};
@@ -38,9 +42,5 @@ pub struct Parsed {
 /// # Errors
 /// The first statement that does not parse, with the position in the script.
 pub fn parse(sql: &str, limits: &Limits) -> Result<Vec<Parsed>, ParseError> {
-    let _ = (sql, limits);
-    Err(ParseError::new(
-        ParseErrorKind::NotSupported,
-        "not supported yet",
-    ))
+    parser::script(sql, limits)
 }

@@ -14,4 +14,5 @@ pub use list::OptionPositions;
 pub use refresh::{ErrorPolicy, RefreshOptions, RefreshViewOptions};
 pub use value::{OptionValue, SqlOption, WithClause};
 
+pub(crate) use list::{duplicate_option as duplicate, unknown_option as unknown};
 pub(crate) use value::write_with;

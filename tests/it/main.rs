@@ -1,1 +1,8 @@
+//! The integration tests of lancegate, one binary.
+
+mod bad_input;
+mod crash;
+mod engine;
+mod interop;
+
 fn main() {}

@@ -66,6 +66,12 @@ pub fn decode_frontend(
         )));
     }
     let length = length as usize;
+    if length > limit && !is_large(message_type) {
+        return Err(protocol(format!(
+            "invalid length {length} of {}",
+            message_name(message_type)
+        )));
+    }
     if length > limit {
         return Err(WireError::TooLarge {
             message_type,
@@ -94,7 +100,7 @@ fn message_limit(message_type: u8, phase: Phase) -> Result<usize, WireError> {
         Phase::Ready { message_bytes_max } => message_bytes_max,
     };
     match message_type {
-        b'Q' | b'P' | b'B' | b'F' | b'd' => Ok(message_bytes_max),
+        _ if is_large(message_type) => Ok(message_bytes_max),
         b'D' | b'E' | b'C' | b'H' | b'S' | b'X' | b'c' | b'f' => {
             Ok(SMALL_MESSAGE_BYTES_MAX.min(message_bytes_max.max(HEADER_BYTES)))
         }
@@ -103,6 +109,12 @@ fn message_limit(message_type: u8, phase: Phase) -> Result<usize, WireError> {
             "invalid frontend message type {message_type}"
         ))),
     }
+}
+
+/// Returns whether messages of a type hold what a user writes, so that a long
+/// one is a limit reached and not a broken frame.
+fn is_large(message_type: u8) -> bool {
+    matches!(message_type, b'Q' | b'P' | b'B' | b'F' | b'd')
 }
 
 #[cfg(test)]

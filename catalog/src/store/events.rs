@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::rows::{self, micros};
 use super::writer::Tx;
-use super::{Catalog, Durability, jobs};
+use super::{Catalog, Durability, draft};
 use crate::Timestamp;
 use crate::error::Result;
 use crate::event::{JobEvent, NewEvent};
@@ -42,7 +42,7 @@ impl Catalog {
     pub async fn append_event(&self, id: JobId, event: NewEvent, now: Timestamp) -> Result<()> {
         self.write(Durability::Process, move |tx| {
             Box::pin(async move {
-                let job = jobs::load(tx, id).await?.job;
+                let job = draft::load(tx, id).await?.job;
                 let note = Note {
                     emitted_by: &event.emitted_by,
                     worker: event.worker.as_deref(),

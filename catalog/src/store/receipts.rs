@@ -5,7 +5,7 @@
 
 use sqlx::Row;
 
-use super::jobs::load_held;
+use super::draft::load_held;
 use super::rows::{self, signed};
 use super::{Catalog, Durability};
 use crate::error::Result;

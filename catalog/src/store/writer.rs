@@ -72,8 +72,10 @@ impl Tx {
 struct Command {
     durability: Durability,
     /// Runs the change, or answers that there is no transaction to run it in.
-    run: Box<dyn for<'t> FnOnce(Result<&'t mut Tx>) -> Running<'t> + Send>,
+    run: Run,
 }
+
+type Run = Box<dyn for<'t> FnOnce(Result<&'t mut Tx>) -> Running<'t> + Send>;
 
 type Running<'t> = Pin<Box<dyn Future<Output = Done> + Send + 't>>;
 
@@ -268,9 +270,16 @@ impl WriterTask {
                 Durability::Full => "PRAGMA synchronous = FULL",
                 Durability::Process => "PRAGMA synchronous = NORMAL",
             };
-            self.execute(pragma).await?;
+            // This pragma acts when it is compiled, so it is compiled each time.
+            sqlx::query(pragma)
+                .persistent(false)
+                .execute(&mut self.tx.connection)
+                .await?;
             self.synchronous = durability;
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Listings, descriptions and comments of catalog objects.
 //!
 //! ```sql
-//! SHOW <objects> [{IN | FROM} <scope>] [LIKE '<pattern>'] [LIMIT <n> [FROM '<page token>']]
+//! SHOW <objects> [{IN | FROM} <scope>] [LIKE '<pattern>'] [WHERE name > '<name>'] [LIMIT <n> [FROM '<page token>']]
 //! <objects> ::= TABLES | VIEWS | MATERIALIZED VIEWS | FUNCTIONS | FUNCTION VERSIONS
 //!             | SECRETS | STORAGE INTEGRATIONS | SCHEMAS | NAMESPACES | DATABASES
 //!             | COLUMNS | INDEXES                        -- the last two IN a table
@@ -27,6 +27,8 @@ pub struct CatalogListing {
     pub scope: Option<ListingScope>,
     /// Only names like this pattern.
     pub like: Option<String>,
+    /// Only names after this one; how older clients ask for the next page.
+    pub name_after: Option<String>,
     /// The most rows on this page.
     pub limit: Option<u32>,
     /// The page to go on with; only with a limit.
@@ -164,6 +166,9 @@ impl fmt::Display for CatalogListing {
         }
         if let Some(pattern) = &self.like {
             write!(f, " LIKE {}", Literal(pattern))?;
+        }
+        if let Some(name) = &self.name_after {
+            write!(f, " WHERE name > {}", Literal(name))?;
         }
         if let Some(limit) = self.limit {
             write!(f, " LIMIT {limit}")?;

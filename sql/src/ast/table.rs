@@ -107,6 +107,46 @@ pub struct DropView {
     pub behavior: Option<DropBehavior>,
 }
 
+impl VersionReference {
+    /// Reads `FOR SYSTEM_TIME AS OF {VERSION <n> | TAG '<tag>' | TIMESTAMP '<time>'}`
+    /// of a table in a query, or `None` when it says something else.
+    pub fn from_native(version: &native::TableVersion) -> Option<Self> {
+        let native::TableVersion::ForSystemTimeAsOf(expr) = version else {
+            return None;
+        };
+        match expr {
+            native::Expr::TypedString(text) => match &text.value.value {
+                native::Value::SingleQuotedString(time) => Some(Self::Timestamp(time.clone())),
+                _ => None,
+            },
+            native::Expr::Function(function) => {
+                let native::FunctionArguments::List(list) = &function.args else {
+                    return None;
+                };
+                let [
+                    native::FunctionArg::Unnamed(native::FunctionArgExpr::Expr(
+                        native::Expr::Value(value),
+                    )),
+                ] = list.args.as_slice()
+                else {
+                    return None;
+                };
+                match (
+                    function.name.to_string().to_ascii_lowercase().as_str(),
+                    &value.value,
+                ) {
+                    ("version", native::Value::Number(number, _)) => {
+                        number.parse().ok().map(Self::Version)
+                    }
+                    ("tag", native::Value::SingleQuotedString(tag)) => Some(Self::Tag(tag.clone())),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for CreateTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.native.fmt(f)

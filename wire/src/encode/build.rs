@@ -2,8 +2,8 @@
 
 use arrow::array::types::{
     Decimal128Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, PrimitiveArray, UInt64Array};
 use arrow::compute::{cast, take};
@@ -109,7 +109,10 @@ fn temporal(array: &ArrayRef) -> Result<Values, WireError> {
         DataType::Time64(unit) => Values::Time(as_i64(array)?, *unit),
         DataType::Timestamp(unit, _) => Values::Timestamp(as_i64(array)?, *unit),
         DataType::Duration(unit) => Values::Duration(as_i64(array)?, *unit),
-        DataType::Interval(IntervalUnit::YearMonth) => Values::Months(as_i32(array)?),
+        DataType::Interval(IntervalUnit::YearMonth) => {
+            let months = array.as_primitive::<IntervalYearMonthType>();
+            Values::Months(months.reinterpret_cast::<Int32Type>())
+        }
         DataType::Interval(IntervalUnit::DayTime) => {
             Values::DayTime(primitive::<IntervalDayTimeType>(array))
         }

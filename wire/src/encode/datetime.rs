@@ -238,7 +238,7 @@ fn put_offset(out: &mut BytesMut, offset: i32, minutes_always: bool) {
     out.put_u8(if offset < 0 { b'-' } else { b'+' });
     let seconds = offset.unsigned_abs();
     put_two(out, seconds / 3600);
-    if seconds % 3600 != 0 || minutes_always {
+    if !seconds.is_multiple_of(3600) || minutes_always {
         out.put_u8(b':');
         put_two(out, seconds / 60 % 60);
     }

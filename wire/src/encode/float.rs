@@ -213,8 +213,10 @@ fn parts(fraction: u64, biased: i32, fraction_bits: i32, bias: i32) -> (u64, i32
 /// Returns whether a decimal lies exactly half-way between the number
 /// `mantissa * 2^exponent` and one of its neighbours.
 fn is_half_way(decimal: Decimal, mantissa: u64, exponent: i32) -> bool {
+    let above = 4 * mantissa + 2;
     // The lower neighbour of a power of two is only half as far away.
-    [4 * mantissa + 2, 4 * mantissa - 2, 4 * mantissa - 1]
+    let below = 4 * mantissa - if mantissa.is_power_of_two() { 1 } else { 2 };
+    [above, below]
         .into_iter()
         .any(|middle| is_equal(decimal, middle, exponent - 2))
 }

@@ -1,0 +1,11 @@
+//! Tests of the store on real files.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod claims;
+mod control;
+mod grants;
+mod jobs;
+mod objects;
+mod opening;
+mod support;

@@ -1,0 +1,260 @@
+//! `ALTER TABLE`.
+
+use sqlparser::tokenizer::Token;
+
+use crate::ast::{
+    AddColumn, AddComputedColumn, AlterColumnSet, AlterColumnType, AlterOperation, AlterTable,
+    DropBehavior, DropColumn, FunctionApplication, RenameColumn,
+};
+use crate::cursor::Cursor;
+use crate::error::ParseError;
+use crate::name::Ident;
+use crate::options::ColumnOptions;
+use crate::parser::options;
+
+/// Parses what follows `ALTER TABLE`.
+pub(super) fn alter_table(cursor: &mut Cursor<'_>) -> Result<AlterTable, ParseError> {
+    let if_exists = cursor.if_exists();
+    cursor.take(&["ONLY"]);
+    let table = cursor.object_name()?;
+    let operations = cursor.comma_separated(|cursor| {
+        // The native parser copies the tokens it is given, so it gets only these.
+        let mut part = cursor.until_comma();
+        let operation = operation(&mut part)?;
+        part.expect_end()?;
+        cursor.rewind(part.mark());
+        Ok(operation)
+    })?;
+    Ok(AlterTable {
+        table,
+        if_exists,
+        operations,
+    })
+}
+
+fn operation(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
+    let start = cursor.clone();
+    match cursor.take_one(&["ADD", "DROP", "RENAME", "ALTER", "SET", "UNSET", "OWNER"]) {
+        Some("ADD") => add(cursor, &start),
+        Some("DROP") => drop(cursor, &start),
+        Some("RENAME") => rename(cursor, &start),
+        Some("ALTER") => alter_column(cursor),
+        Some("SET") => set(cursor, &start),
+        Some("UNSET") => Err(start.refuse("UNSET", WAL_HINT)),
+        Some(_) => Err(start.refuse("OWNER TO", "GRANT OWNERSHIP ON TABLE makes another owner.")),
+        None => Err(cursor.unexpected()),
+    }
+}
+
+const WAL_HINT: &str = "Tables have no write-ahead log of their own; writes commit at once.";
+const CONSTRAINT_HINT: &str =
+    "SET UNENFORCED PRIMARY KEY declares which columns identify a row, without checking it.";
+
+fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, ParseError> {
+    let constraints = [
+        "CONSTRAINT",
+        "PRIMARY",
+        "UNIQUE",
+        "FOREIGN",
+        "CHECK",
+        "EXCLUDE",
+    ];
+    if constraints.iter().any(|word| cursor.is_keyword(0, word)) {
+        return Err(start.refuse("ADD CONSTRAINT", CONSTRAINT_HINT));
+    }
+    cursor.take(&["COLUMN"]);
+    let if_not_exists = cursor.if_not_exists();
+    if cursor.peek() == Some(&Token::LParen) {
+        let names = cursor.parenthesized(Cursor::ident)?;
+        cursor.expect(&["AS"])?;
+        return computed(cursor, names, if_not_exists);
+    }
+    let name = cursor.ident()?;
+    if cursor.take(&["AS"]) {
+        return computed(cursor, vec![name], if_not_exists);
+    }
+    let data_type = cursor.native(|parser| parser.parse_data_type())?;
+    if cursor.take(&["GENERATED"]) {
+        cursor.expect(&["ALWAYS", "AS"])?;
+        cursor.expect_token(&Token::LParen)?;
+        let expression = cursor.expression()?;
+        cursor.expect_token(&Token::RParen)?;
+        if cursor.looking_at(&["VIRTUAL"]) {
+            let hint = "Write STORED, or define a view.";
+            return Err(cursor.refuse("GENERATED … VIRTUAL", hint));
+        }
+        cursor.take(&["STORED"]);
+        return Ok(AlterOperation::AddComputedColumn(AddComputedColumn {
+            names: vec![name],
+            if_not_exists,
+            data_type: Some(data_type),
+            expression,
+            application: None,
+            options: ColumnOptions::from_options(&options::with(cursor)?)?,
+        }));
+    }
+    let extras = [
+        "NOT",
+        "DEFAULT",
+        "PRIMARY",
+        "UNIQUE",
+        "REFERENCES",
+        "CHECK",
+        "CONSTRAINT",
+    ];
+    if let Some(word) = extras.iter().find(|word| cursor.is_keyword(0, word)) {
+        let hint = "A column is added empty and takes nulls.";
+        return Err(cursor.refuse(format!("{word} in ADD COLUMN"), hint));
+    }
+    cursor.take(&["NULL"]);
+    Ok(AlterOperation::AddColumn(AddColumn {
+        name,
+        data_type,
+        if_not_exists,
+    }))
+}
+
+/// Parses what follows `AS`.
+fn computed(
+    cursor: &mut Cursor<'_>,
+    names: Vec<Ident>,
+    if_not_exists: bool,
+) -> Result<AlterOperation, ParseError> {
+    // A bare call with clauses of ours after it ends at its parenthesis; the
+    // native parser would read the clauses as those of an aggregate.
+    let call_end = call_end(cursor);
+    let clauses = call_end.is_some_and(|end| {
+        let mut after = cursor.clone();
+        after.rewind(end);
+        ["FILTER", "IGNORE", "RESPECT", "OVER"]
+            .iter()
+            .any(|word| after.is_keyword(0, word))
+    });
+    let (expression, application) = match call_end {
+        Some(end) if clauses => {
+            let mut call = cursor.up_to(end);
+            let expression = call.expression()?;
+            call.expect_end()?;
+            cursor.rewind(end);
+            (expression, Some(application(cursor)?))
+        }
+        _ => (cursor.expression()?, None),
+    };
+    let options = ColumnOptions::from_options(&options::with(cursor)?)?;
+    Ok(AlterOperation::AddComputedColumn(AddComputedColumn {
+        names,
+        if_not_exists,
+        data_type: None,
+        expression,
+        application,
+        options,
+    }))
+}
+
+/// Returns the index behind `<name>(…)` when that stands next.
+fn call_end(cursor: &Cursor<'_>) -> Option<usize> {
+    let mut call = cursor.clone();
+    call.dotted().ok()?;
+    (call.peek() == Some(&Token::LParen))
+        .then(|| call.closing(call.mark()))
+        .flatten()
+}
+
+fn application(cursor: &mut Cursor<'_>) -> Result<FunctionApplication, ParseError> {
+    let mut application = FunctionApplication::default();
+    if cursor.take(&["FILTER"]) {
+        cursor.expect_token(&Token::LParen)?;
+        cursor.expect(&["WHERE"])?;
+        application.filter = Some(cursor.expression()?);
+        cursor.expect_token(&Token::RParen)?;
+    }
+    if !cursor.take(&["RESPECT", "NULLS"]) {
+        application.ignore_nulls = cursor.take(&["IGNORE", "NULLS"]);
+    }
+    if cursor.take(&["OVER"]) {
+        cursor.expect_token(&Token::LParen)?;
+        cursor.expect(&["PARTITION", "BY"])?;
+        application.partition_by = cursor.comma_separated(Cursor::ident)?;
+        cursor.expect_token(&Token::RParen)?;
+    }
+    Ok(application)
+}
+
+fn drop(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, ParseError> {
+    if cursor.looking_at(&["CONSTRAINT"]) {
+        return Err(start.refuse("DROP CONSTRAINT", CONSTRAINT_HINT));
+    }
+    cursor.take(&["COLUMN"]);
+    let if_exists = cursor.if_exists();
+    let name = cursor.ident()?;
+    let cascade = cursor.drop_behavior() == Some(DropBehavior::Cascade);
+    Ok(AlterOperation::DropColumn(DropColumn {
+        name,
+        if_exists,
+        cascade,
+    }))
+}
+
+fn rename(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, ParseError> {
+    if cursor.take(&["TO"]) {
+        return cursor.ident().map(AlterOperation::RenameTable);
+    }
+    if cursor.looking_at(&["CONSTRAINT"]) {
+        return Err(start.refuse("RENAME CONSTRAINT", CONSTRAINT_HINT));
+    }
+    cursor.take(&["COLUMN"]);
+    let from = cursor.ident()?;
+    cursor.expect(&["TO"])?;
+    Ok(AlterOperation::RenameColumn(RenameColumn {
+        from,
+        to: cursor.ident()?,
+    }))
+}
+
+fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
+    cursor.take(&["COLUMN"]);
+    let name = cursor.ident()?;
+    if cursor.take(&["TYPE"]) || cursor.take(&["SET", "DATA", "TYPE"]) {
+        let data_type = cursor.native(|parser| parser.parse_data_type())?;
+        let using = if cursor.take(&["USING"]) {
+            Some(cursor.expression()?)
+        } else {
+            None
+        };
+        return Ok(AlterOperation::AlterColumnType(AlterColumnType {
+            name,
+            data_type,
+            using,
+        }));
+    }
+    if cursor.looking_at(&["SET"]) && cursor.peek_nth(1) == Some(&Token::LParen) {
+        cursor.advance();
+        let options = ColumnOptions::from_settable(&options::list(cursor)?)?;
+        return Ok(AlterOperation::AlterColumnSet(AlterColumnSet {
+            name,
+            options,
+        }));
+    }
+    if cursor.looking_at(&["SET"]) || cursor.looking_at(&["DROP"]) {
+        let hint = "A column's type and its automatic refresh can be changed.";
+        return Err(cursor.refuse("this form of ALTER COLUMN", hint));
+    }
+    Err(cursor.unexpected())
+}
+
+fn set(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, ParseError> {
+    if cursor.take(&["UNENFORCED", "PRIMARY", "KEY"]) {
+        let columns = cursor.parenthesized(Cursor::ident)?;
+        return Ok(AlterOperation::SetUnenforcedPrimaryKey(columns));
+    }
+    if cursor.looking_at(&["WAL"]) {
+        return Err(start.refuse("SET WAL", WAL_HINT));
+    }
+    if cursor.looking_at(&["SCHEMA"]) {
+        return Err(start.refuse(
+            "SET SCHEMA",
+            "CREATE TABLE … CLONE makes one in another schema.",
+        ));
+    }
+    Err(cursor.unexpected())
+}

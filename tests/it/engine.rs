@@ -1,0 +1,266 @@
+//! The refresh engine against a model that a reader can check by eye.
+//!
+//! Random histories of appends, updates of the input and of another column,
+//! deletes, compactions, restores, filtered and unfiltered refreshes and
+//! abandoned attempts run on a real table and on [`Model`]. After every refresh
+//! the number of rows computed must be exactly the model's, and after every step
+//! so must every value. The seed of a failing history is in the message;
+//! `LANCEGATE_MODEL_SEED` replays one, `LANCEGATE_MODEL_HISTORIES` runs more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{AsArray, Int64Array, RecordBatch, RecordBatchIterator};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use chrono::Utc;
+use futures::TryStreamExt;
+use lance::Dataset;
+use lance::dataset::optimize::{CompactionOptions, compact_files};
+use lance::dataset::{UpdateBuilder, WriteMode, WriteParams};
+use lancegate::refresh::{self, Ledger, Limits, Progress, RefreshOutcome, RefreshSpec};
+use lancegate::storage::{Store, computed};
+use lancegate_catalog::{Catalog, GatewayId, JobKind, NewJob};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio_util::sync::CancellationToken;
+
+/// One row: its input, a column that the expression does not read, and the
+/// input that the stored value was computed from.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    x: Option<i64>,
+    other: i64,
+    computed_from: Option<Option<i64>>,
+}
+
+type Model = BTreeMap<i64, Row>;
+
+struct Table {
+    _folder: tempfile::TempDir,
+    store: Store,
+    catalog: Catalog,
+    spec: RefreshSpec,
+    next_id: i64,
+}
+
+impl Table {
+    async fn create() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path().to_str().unwrap()).unwrap();
+        let catalog = Catalog::open_sqlite(&folder.path().join("metadata.db")).await.unwrap();
+        let spec = RefreshSpec {
+            location: "t.lance".to_owned(),
+            column: "y".to_owned(),
+            predicate: None,
+            branch: None,
+            num_workers: None,
+        };
+        let table = Self { _folder: folder, store, catalog, spec, next_id: 0 };
+        let params = WriteParams {
+            enable_stable_row_ids: true,
+            data_storage_version: Some(lance_file::version::LanceFileVersion::V2_1),
+            ..WriteParams::default()
+        };
+        let empty = batch(&[]);
+        let reader = RecordBatchIterator::new([Ok(empty.clone())], empty.schema());
+        let dataset = Dataset::write(reader, &table.uri(), Some(params)).await.unwrap();
+        let declaration = computed::Declaration {
+            name: "y".to_owned(),
+            data_type: DataType::Int64,
+            expression: "x * 2 + 1".to_owned(),
+            inputs: vec!["x".to_owned()],
+            auto_refresh_enabled: None,
+            auto_refresh_interval_seconds: None,
+        };
+        computed::declare(&dataset, &[declaration]).await.unwrap();
+        table
+    }
+
+    fn uri(&self) -> String {
+        self.store.uri(&self.spec.location)
+    }
+
+    async fn open(&self) -> Dataset {
+        self.store.open(&self.spec.location).await.unwrap().as_ref().clone()
+    }
+
+    async fn append(&mut self, model: &mut Model, rows: usize, random: &mut StdRng) {
+        let rows: Vec<(i64, Option<i64>, i64)> = (0..rows)
+            .map(|_| {
+                self.next_id += 1;
+                (self.next_id, random.random_bool(0.9).then(|| random.random_range(-50..50)), 0)
+            })
+            .collect();
+        let data = batch(&rows);
+        let params = WriteParams { mode: WriteMode::Append, max_rows_per_file: 7, ..WriteParams::default() };
+        let reader = RecordBatchIterator::new([Ok(data.clone())], data.schema());
+        Dataset::write(reader, &self.uri(), Some(params)).await.unwrap();
+        model.extend(rows.into_iter().map(|(id, x, other)| (id, Row { x, other, computed_from: None })));
+    }
+
+    async fn update(&self, column: &str, value: &str, modulus: i64, rest: i64) {
+        let dataset = Arc::new(self.open().await);
+        let update = UpdateBuilder::new(dataset).update_where(&format!("id % {modulus} = {rest}")).unwrap();
+        update.set(column, value).unwrap().build().unwrap().execute().await.unwrap();
+    }
+
+    async fn compact(&self) {
+        let mut dataset = self.open().await;
+        let options = CompactionOptions { target_rows_per_fragment: 20, ..CompactionOptions::default() };
+        compact_files(&mut dataset, options, None).await.unwrap();
+    }
+
+    /// Runs a refresh; `abandon_after` drops the first attempt at that point, as
+    /// a killed process would, and lets a second one take the job over.
+    async fn refresh(&self, predicate: Option<&str>, abandon_after: Option<Duration>) -> (RefreshOutcome, u64) {
+        let spec = RefreshSpec { predicate: predicate.map(str::to_owned), ..self.spec.clone() };
+        let job = NewJob::new(JobKind::ComputedRefresh, "lancegate", "t", "lancegate");
+        let job = self.catalog.submit(job, Utc::now()).await.unwrap();
+        let limits = Limits { workers: 2, publish_fragments: 2, publish_interval: Duration::from_secs(10) };
+        let gateway = GatewayId::new(Utc::now());
+        let claimed = self.catalog.claim(job.id, &gateway, Duration::ZERO, Utc::now()).await.unwrap();
+        let ledger = Ledger::new(self.catalog.clone(), job.id, claimed.epoch);
+        let attempt = |ledger: Ledger| {
+            let (store, spec) = (self.store.clone(), spec.clone());
+            async move {
+                let progress = Arc::new(Progress::new(CancellationToken::new()));
+                let outcome = refresh::run(&store, &spec, &ledger, Arc::clone(&progress), limits).await;
+                (outcome, progress.sample().rows_computed)
+            }
+        };
+        let mut ledger = ledger;
+        if let Some(after) = abandon_after {
+            match tokio::time::timeout(after, attempt(ledger.clone())).await {
+                Ok((outcome, computed)) => return (outcome.unwrap(), computed),
+                Err(_) => {
+                    let again = self.catalog.claim(job.id, &gateway, Duration::ZERO, Utc::now()).await.unwrap();
+                    ledger = Ledger::new(self.catalog.clone(), job.id, again.epoch);
+                }
+            }
+        }
+        let (outcome, computed) = attempt(ledger).await;
+        (outcome.unwrap(), computed)
+    }
+
+    async fn values(&self) -> BTreeMap<i64, (Option<i64>, Option<i64>)> {
+        let dataset = self.open().await;
+        let mut scanner = dataset.scan();
+        scanner.project(&["id", "x", "y"]).unwrap();
+        let batches: Vec<RecordBatch> = scanner.try_into_stream().await.unwrap().try_collect().await.unwrap();
+        let mut rows = BTreeMap::new();
+        for batch in batches {
+            let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().clone();
+            let (id, x, y) = (column("id"), column("x"), column("y"));
+            for row in 0..batch.num_rows() {
+                rows.insert(id.value(row), (x.iter().nth(row).flatten(), y.iter().nth(row).flatten()));
+            }
+        }
+        rows
+    }
+}
+
+fn batch(rows: &[(i64, Option<i64>, i64)]) -> RecordBatch {
+    let schema = Schema::new(vec![
+        Field::new("id", DataType::Int64, true),
+        Field::new("x", DataType::Int64, true),
+        Field::new("other", DataType::Int64, true),
+    ]);
+    let columns = (
+        Int64Array::from_iter_values(rows.iter().map(|row| row.0)),
+        rows.iter().map(|row| row.1).collect::<Int64Array>(),
+        Int64Array::from_iter_values(rows.iter().map(|row| row.2)),
+    );
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(columns.0), Arc::new(columns.1), Arc::new(columns.2)]).unwrap()
+}
+
+fn expected(model: &Model) -> BTreeMap<i64, (Option<i64>, Option<i64>)> {
+    let value = |row: &Row| row.computed_from.flatten().map(|x| x * 2 + 1);
+    model.iter().map(|(id, row)| (*id, (row.x, value(row)))).collect()
+}
+
+/// Marks rows as computed and returns how many there were.
+fn refresh_model(model: &mut Model, selects: impl Fn(i64, &Row) -> bool) -> u64 {
+    let mut computed = 0;
+    for (id, row) in model.iter_mut() {
+        if selects(*id, row) {
+            row.computed_from = Some(row.x);
+            computed += 1;
+        }
+    }
+    computed
+}
+
+async fn history(seed: u64, steps: usize) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut table = Table::create().await;
+    let mut model = Model::new();
+    let mut trace = Vec::new();
+    for _ in 0..steps {
+        let (modulus, rest) = (random.random_range(2..7), random.random_range(0..2));
+        let hit = |id: i64| id % modulus == rest;
+        match random.random_range(0..10) {
+            0 | 1 => {
+                let rows = random.random_range(1..25);
+                trace.push(format!("append {rows}"));
+                table.append(&mut model, rows, &mut random).await;
+            }
+            2 => {
+                trace.push(format!("update x where id % {modulus} = {rest}"));
+                table.update("x", "x + 1", modulus, rest).await;
+                model.iter_mut().filter(|(id, _)| hit(**id)).for_each(|(_, row)| row.x = row.x.map(|x| x + 1));
+            }
+            3 => {
+                trace.push(format!("update other where id % {modulus} = {rest}"));
+                table.update("other", "other + 1", modulus, rest).await;
+                model.iter_mut().filter(|(id, _)| hit(**id)).for_each(|(_, row)| row.other += 1);
+            }
+            4 => {
+                trace.push(format!("delete where id % {} = {rest}", modulus * 3));
+                let mut dataset = table.open().await;
+                dataset.delete(&format!("id % {} = {rest}", modulus * 3)).await.unwrap();
+                model.retain(|id, _| id % (modulus * 3) != rest);
+            }
+            5 => {
+                trace.push("compact".to_owned());
+                table.compact().await;
+            }
+            6 => {
+                trace.push(format!("refresh where id % {modulus} = {rest}"));
+                let (outcome, _) = table.refresh(Some(&format!("id % {modulus} = {rest}")), None).await;
+                let due = refresh_model(&mut model, |id, _| hit(id));
+                assert_eq!(outcome.rows_assigned, due, "seed {seed}: {trace:#?}");
+            }
+            7 => {
+                let after = Duration::from_micros(random.random_range(100..40_000));
+                trace.push(format!("refresh, abandoned after {after:?}"));
+                let (outcome, _) = table.refresh(None, Some(after)).await;
+                refresh_model(&mut model, |_, row| row.computed_from != Some(row.x));
+                assert_eq!(outcome.rows_remaining, 0, "seed {seed}: {trace:#?}");
+            }
+            _ => {
+                trace.push("refresh".to_owned());
+                let (outcome, computed) = table.refresh(None, None).await;
+                let due = refresh_model(&mut model, |_, row| row.computed_from != Some(row.x));
+                assert_eq!(outcome.rows_assigned, due, "seed {seed}: {trace:#?}");
+                assert_eq!((computed, outcome.rows_remaining), (due, 0), "seed {seed}: {trace:#?}");
+                assert_eq!(outcome.published_version.is_some(), due > 0, "seed {seed}: {trace:#?}");
+            }
+        }
+        assert_eq!(table.values().await, expected(&model), "seed {seed}: {trace:#?}");
+    }
+}
+
+/// RC-02, RC-03, RC-04, RC-05, RC-12: see the module documentation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rc_02_every_history_computes_exactly_the_rows_that_it_must() {
+    let seed = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    if let Some(seed) = seed("LANCEGATE_MODEL_SEED") {
+        return history(seed, 40).await;
+    }
+    let histories: u64 = seed("LANCEGATE_MODEL_HISTORIES").unwrap_or(40);
+    let first = rand::random::<u32>().into();
+    for seed in first..first + histories {
+        history(seed, 12).await;
+    }
+}
