@@ -12,7 +12,7 @@ use crate::session::{Session, StatementContext};
 use crate::sql::plan::JobsPlan;
 use crate::sql::plan::jobs::JobsAction;
 use crate::sqlstate::SqlState;
-use crate::system::columns::{self, Column, borrowed};
+use crate::system::columns::{self, borrowed};
 use crate::system::{describe_job, explain_job, function_errors, job_splits};
 
 /// Lists, describes or controls jobs.
@@ -109,10 +109,12 @@ struct ControlRow {
     status: String,
 }
 
-fn control_columns() -> Vec<Column<ControlRow>> {
+type ControlColumn = columns::Column<ControlRow>;
+
+fn control_columns() -> Vec<ControlColumn> {
     vec![
-        Column::text("job_id", |row: &ControlRow| borrowed(&row.job_id)).not_null(),
-        Column::text("status", |row| borrowed(&row.status)).not_null(),
+        ControlColumn::text("job_id", |row| borrowed(&row.job_id)).not_null(),
+        ControlColumn::text("status", |row| borrowed(&row.status)).not_null(),
     ]
 }
 

@@ -5,7 +5,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use lancegate_auth::Requirement;
 
-use super::columns::{self, Column, borrowed};
+use super::columns::{self, borrowed};
 use super::{SystemContext, SystemRelation};
 use crate::error::Result;
 use crate::exec::jobs::find;
@@ -14,10 +14,12 @@ use crate::exec::refresh::explain_job;
 /// One row of a plan: its type and its text.
 pub type PlanRow = (String, String);
 
+type Column = columns::Column<PlanRow>;
+
 /// Returns the columns of EXPLAIN.
-pub fn columns() -> Vec<Column<PlanRow>> {
+pub fn columns() -> Vec<Column> {
     vec![
-        Column::text("plan_type", |row: &PlanRow| borrowed(&row.0)).not_null(),
+        Column::text("plan_type", |row| borrowed(&row.0)).not_null(),
         Column::text("plan", |row| borrowed(&row.1)).not_null(),
     ]
 }

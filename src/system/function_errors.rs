@@ -6,7 +6,9 @@
 use arrow::datatypes::SchemaRef;
 use lancegate_catalog::Timestamp;
 
-use super::columns::{self, Column, borrowed, count};
+use super::columns::{self, borrowed, count};
+
+type Column = columns::Column<ErrorRow>;
 
 /// One failed row.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,9 +38,9 @@ pub struct ErrorRow {
 }
 
 /// Returns the columns.
-pub fn columns() -> Vec<Column<ErrorRow>> {
+pub fn columns() -> Vec<Column> {
     vec![
-        Column::text("job_id", |error: &ErrorRow| borrowed(&error.job_id)).not_null(),
+        Column::text("job_id", |error| borrowed(&error.job_id)).not_null(),
         Column::text("column", |error| borrowed(&error.column)).not_null(),
         Column::text("function", |error| borrowed(&error.function)),
         Column::text("function_version", |error| borrowed(&error.function_version)),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::catalog::{TableFunction, TableFunctionImpl, TableProvider};
+use datafusion::catalog::{TableFunctionImpl, TableProvider};
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::SessionState;

@@ -6,15 +6,17 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use lancegate_auth::{Object, Privilege, Requirement};
 
-use super::columns::{self, Column, borrowed};
+use super::columns::{self, borrowed};
 use super::{SystemContext, SystemRelation};
 use crate::config::GpuClass;
 use crate::error::Result;
 
+type Column = columns::Column<GpuClass>;
+
 /// Returns the columns.
-pub fn columns() -> Vec<Column<GpuClass>> {
+pub fn columns() -> Vec<Column> {
     vec![
-        Column::text("name", |class: &GpuClass| borrowed(&class.name)).not_null(),
+        Column::text("name", |class| borrowed(&class.name)).not_null(),
         Column::text("resource_name", |class| class.resource_name.as_deref().and_then(borrowed)),
         Column::text("gpu_model", |class| class.gpu_model.as_deref().and_then(borrowed)),
         Column::bigint("gpu_memory_bytes", |class| class.gpu_memory_bytes),

@@ -6,14 +6,16 @@ use async_trait::async_trait;
 use lancegate_auth::Requirement;
 use lancegate_catalog::{JobEvent, JobFilter};
 
-use super::columns::{self, Column, borrowed, made};
+use super::columns::{self, borrowed, made};
 use super::{SystemContext, SystemRelation, jobs};
 use crate::error::Result;
 
+type Column = columns::Column<JobEvent>;
+
 /// Returns the columns.
-pub fn columns() -> Vec<Column<JobEvent>> {
+pub fn columns() -> Vec<Column> {
     vec![
-        Column::text("event_id", |event: &JobEvent| borrowed(&event.event_id)).not_null(),
+        Column::text("event_id", |event| borrowed(&event.event_id)).not_null(),
         Column::text("job_id", |event| made(event.job_id)).not_null(),
         Column::timestamp("at", |event| Some(event.at)).not_null(),
         Column::text("state", |event| borrowed(event.state.as_str())).not_null(),

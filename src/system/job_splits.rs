@@ -12,10 +12,12 @@ use async_trait::async_trait;
 use lancegate_auth::Requirement;
 use lancegate_catalog::{Catalog, Job, JobFilter, JobId, Timestamp};
 
-use super::columns::{self, Column, borrowed, count, made};
+use super::columns::{self, borrowed, count, made};
 use super::{SystemContext, SystemRelation, jobs};
 use crate::error::Result;
 use crate::refresh::stage::StagedFragment;
+
+type Column = columns::Column<SplitRow>;
 
 /// One split.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,12 +33,12 @@ pub struct SplitRow {
 }
 
 /// Returns the columns.
-pub fn columns() -> Vec<Column<SplitRow>> {
+pub fn columns() -> Vec<Column> {
     let unknown_count: fn(&SplitRow) -> Option<i64> = |_| None;
     let unknown_time: fn(&SplitRow) -> Option<Timestamp> = |_| None;
     let unknown_millis: fn(&SplitRow) -> Option<f64> = |_| None;
     vec![
-        Column::text("job_id", |split: &SplitRow| made(split.job_id)).not_null(),
+        Column::text("job_id", |split| made(split.job_id)).not_null(),
         Column::text("task_id", |split| borrowed(&split.task_id)).not_null(),
         Column::text("split_id", |split| made(split.fragment_id)).not_null(),
         Column::bigint("fragment_id", |split| count(split.fragment_id)),

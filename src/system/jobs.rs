@@ -9,10 +9,12 @@ use lancegate_auth::Requirement;
 use lancegate_catalog::{Catalog, Job, JobFilter, Timestamp};
 use serde_json::Value;
 
-use super::columns::{self, Column, borrowed, made};
+use super::columns::{self, borrowed, made};
 use super::{SystemContext, SystemRelation};
 use crate::error::Result;
 use crate::jobs::progress;
+
+type Column = columns::Column<JobRow>;
 
 /// One job as listings show it.
 #[derive(Debug, Clone)]
@@ -35,9 +37,9 @@ impl JobRow {
 }
 
 /// Returns the columns of SHOW JOBS.
-pub fn columns() -> Vec<Column<JobRow>> {
+pub fn columns() -> Vec<Column> {
     vec![
-        Column::text("job_id", |row: &JobRow| made(row.job.id)).not_null(),
+        Column::text("job_id", |row| made(row.job.id)).not_null(),
         Column::text("table_name", |row| borrowed(&row.table_name)).not_null(),
         Column::text("job_type", |row| borrowed(row.job.kind.as_str())).not_null(),
         // A word of newer software passes through unchanged (PROG-12).
@@ -53,10 +55,10 @@ pub fn columns() -> Vec<Column<JobRow>> {
 }
 
 /// Returns the columns of SHOW JOBS FOR JOB.
-pub fn child_columns() -> Vec<Column<JobRow>> {
+pub fn child_columns() -> Vec<Column> {
     let mut columns = columns();
     columns.extend([
-        Column::text("kind", |row: &JobRow| borrowed(row.job.kind.as_str())).not_null(),
+        Column::text("kind", |row| borrowed(row.job.kind.as_str())).not_null(),
         Column::integer("attempt", |row| i32::try_from(row.job.attempt).ok()),
         Column::bigint("rows_planned", |row| row.counter("rows_planned")),
         Column::bigint("rows_computed", |row| row.counter("rows_computed")),

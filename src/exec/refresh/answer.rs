@@ -5,11 +5,13 @@ use arrow::datatypes::SchemaRef;
 use lancegate_catalog::Job;
 
 use crate::error::Result;
-use crate::system::columns::{self, Column, borrowed};
+use crate::system::columns::{self, borrowed};
+
+type Column = columns::Column<Answer>;
 
 /// What a client sees of a refresh. The counters are there once it has ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub(crate) struct Answer {
     name: String,
     status: String,
     job_id: Option<String>,
@@ -22,7 +24,7 @@ pub struct Answer {
 
 impl Answer {
     /// The early handle.
-    pub fn submitted(job: &Job) -> Self {
+    pub(crate) fn submitted(job: &Job) -> Self {
         Self {
             name: job.column.clone().unwrap_or_default(),
             status: "submitted".to_owned(),
@@ -37,7 +39,7 @@ impl Answer {
 
     /// The result of a job that has succeeded; `job_id` only if the caller may
     /// read the registry.
-    pub fn succeeded(job: &Job, registry: bool) -> Self {
+    pub(crate) fn succeeded(job: &Job, registry: bool) -> Self {
         let result = |name: &str| job.result.as_ref().and_then(|result| result.get(name)?.as_i64());
         Self {
             status: job.status.state.to_string(),
@@ -55,14 +57,14 @@ impl Answer {
     ///
     /// # Errors
     /// Internal errors only.
-    pub fn batch(self) -> Result<RecordBatch> {
+    pub(crate) fn batch(self) -> Result<RecordBatch> {
         columns::batch(&columns(), &[self])
     }
 }
 
-fn columns() -> Vec<Column<Answer>> {
+fn columns() -> Vec<Column> {
     vec![
-        Column::text("operation", |_: &Answer| borrowed("refresh_column")).not_null(),
+        Column::text("operation", |_| borrowed("refresh_column")).not_null(),
         Column::text("name", |answer| borrowed(&answer.name)).not_null(),
         Column::text("status", |answer| borrowed(&answer.status)).not_null(),
         Column::text("job_id", |answer| answer.job_id.as_deref().and_then(borrowed)),
@@ -75,6 +77,6 @@ fn columns() -> Vec<Column<Answer>> {
 }
 
 /// Returns the columns of the answer.
-pub fn schema() -> SchemaRef {
+pub(crate) fn schema() -> SchemaRef {
     columns::schema(&columns())
 }
