@@ -20,7 +20,16 @@ use crate::error::Result;
 use crate::exec::Engine;
 use crate::sql::caller::Caller;
 
+pub mod columns;
+pub mod describe_job;
+pub mod explain_job;
+pub mod function_errors;
+pub mod functions;
+pub mod gpu_classes;
 pub mod information_schema;
+pub mod job_events;
+pub mod job_splits;
+pub mod jobs;
 pub mod objects;
 pub mod pg_catalog;
 
@@ -57,7 +66,12 @@ pub trait SystemRelation: fmt::Debug + Send + Sync {
 /// Returns the relations of `system.public`. A new relation is one file below
 /// `system/` and one line here.
 pub fn relations() -> Vec<Arc<dyn SystemRelation>> {
-    Vec::new()
+    vec![
+        Arc::new(jobs::Jobs),
+        Arc::new(job_events::JobEvents),
+        Arc::new(job_splits::JobSplits),
+        Arc::new(gpu_classes::GpuClasses),
+    ]
 }
 
 /// A relation of `system.public` as a table: its rows are made when it is read.
