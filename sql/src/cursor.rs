@@ -122,9 +122,7 @@ impl<'a> Cursor<'a> {
     /// Returns the next word in upper case when it is not quoted.
     pub(crate) fn keyword_upper(&self, ahead: usize) -> Option<String> {
         match self.peek_nth(ahead) {
-            Some(Token::Word(word)) if word.quote_style.is_none() => {
-                Some(word.value.to_ascii_uppercase())
-            }
+            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
             _ => None,
         }
     }
@@ -294,11 +292,7 @@ impl<'a> Cursor<'a> {
         };
         self.at += 1;
         match self.digits() {
-            Ok(digits) => Ok(if negative {
-                format!("-{digits}")
-            } else {
-                digits
-            }),
+            Ok(digits) => Ok(if negative { format!("-{digits}") } else { digits }),
             Err(_) => {
                 self.at = mark;
                 Err(self.unexpected())
@@ -396,6 +390,40 @@ impl<'a> Cursor<'a> {
             lexemes: &self.lexemes[..end],
             terminator,
             at: self.at,
+        }
+    }
+
+    /// Returns the tokens from the next one on, each replaced or left out as
+    /// `spell` says; it is given the keyword that stood before.
+    pub(crate) fn respelled(&self, spell: impl Fn(&str, &Token) -> Option<Token>) -> Vec<Lexeme> {
+        let mut before = String::new();
+        let mut respelled = Vec::with_capacity(self.lexemes.len());
+        for (index, lexeme) in self.lexemes.iter().enumerate().skip(self.at) {
+            if let Some(token) = spell(&before, &lexeme.token.token) {
+                let token = TokenWithSpan {
+                    token,
+                    span: lexeme.token.span,
+                };
+                respelled.push(Lexeme {
+                    token,
+                    ..lexeme.clone()
+                });
+            }
+            // The value of an option stands between its word and the next one.
+            if let Some(word) = self.keyword_upper(index - self.at) {
+                before = word;
+            }
+        }
+        respelled
+    }
+
+    /// Returns a cursor over other tokens of the same statement.
+    pub(crate) fn over(cursor: &Self, lexemes: &'a [Lexeme]) -> Self {
+        Self {
+            sql: cursor.sql,
+            lexemes,
+            terminator: cursor.terminator,
+            at: 0,
         }
     }
 
@@ -500,10 +528,7 @@ impl<'a> Cursor<'a> {
                 .at(Some(self.sql.chars().count() + 1)),
             Some(lexeme) => ParseError::new(
                 ParseErrorKind::Syntax,
-                format!(
-                    "syntax error at or near \"{}\"",
-                    self.slice(lexeme.bytes.clone())
-                ),
+                format!("syntax error at or near \"{}\"", self.slice(lexeme.bytes.clone())),
             )
             .at(Some(lexeme.position)),
         }

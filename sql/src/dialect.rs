@@ -111,8 +111,11 @@ impl Dialect for GatewayDialect {
         POSTGRES.supports_named_fn_args_with_colon_operator()
     }
 
+    // It makes the native parser read every argument twice, so that nested calls
+    // take time exponential in their depth. All that is lost is the colon form
+    // `json_object('key': value)`.
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
-        POSTGRES.supports_named_fn_args_with_expr_name()
+        false
     }
 
     fn supports_empty_projections(&self) -> bool {

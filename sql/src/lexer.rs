@@ -45,7 +45,7 @@ pub(crate) fn tokenize(sql: &str) -> Result<Vec<Lexeme>, ParseError> {
                 return Err(ParseError::new(
                     ParseErrorKind::Syntax,
                     format!(
-                        "zero-length delimited identifier at or near {:?}",
+                        "zero-length delimited identifier at or near \"{}\"",
                         &sql[start..end]
                     ),
                 )
@@ -136,11 +136,8 @@ fn unreadable(sql: &str, read: &[TokenWithSpan], error: TokenizerError) -> Parse
     } else {
         "syntax error"
     };
-    let mut problem = ParseError::new(
-        ParseErrorKind::Syntax,
-        format!("{what} at or near \"{rest}\""),
-    )
-    .at(Some(position));
+    let mut problem =
+        ParseError::new(ParseErrorKind::Syntax, format!("{what} at or near \"{rest}\"")).at(Some(position));
     if what == "syntax error" {
         problem = problem.with_detail(error.message);
     }

@@ -20,8 +20,8 @@ pub use error::{ParseError, ParseErrorKind};
 pub use limits::Limits;
 pub use name::{FieldPath, Ident, ObjectName, SchemaName};
 pub use options::{
-    ColumnOptions, ErrorPolicy, OptionPositions, OptionValue, RefreshOptions, RefreshViewOptions,
-    SqlOption, ViewOptions, WithClause,
+    ColumnOptions, ErrorPolicy, OptionPositions, OptionValue, RefreshOptions, RefreshViewOptions, SqlOption,
+    ViewOptions, WithClause,
 };
 
 /// One statement of a script.
@@ -33,6 +33,21 @@ pub struct Parsed {
     pub start: usize,
     /// Its own text, trimmed, without the semicolon.
     pub text: String,
+}
+
+impl Parsed {
+    /// Returns a text for logs and listings: the statement as written, or as
+    /// printed, without the value, where it holds a password or a secret.
+    pub fn loggable(&self) -> String {
+        match &self.statement {
+            Statement::CreateUser(_)
+            | Statement::AlterUser(_)
+            | Statement::CreateSecret(_)
+            | Statement::AlterSecret(_)
+            | Statement::CreateStorageIntegration(_) => self.statement.to_string(),
+            _ => self.text.clone(),
+        }
+    }
 }
 
 /// Splits a script and parses its statements.

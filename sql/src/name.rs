@@ -256,9 +256,7 @@ pub(crate) fn fold(word: &str) -> String {
 /// Writes an identifier, quoted when it would not be read back as it is.
 pub(crate) fn write_ident(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     let mut chars = name.chars();
-    let plain = chars
-        .next()
-        .is_some_and(|c| c.is_ascii_lowercase() || c == '_')
+    let plain = chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
         && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         && !is_reserved(name)
         && !CONTEXT_WORDS.contains(&name);

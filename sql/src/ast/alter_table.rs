@@ -53,7 +53,7 @@ pub struct AlterView {
 #[derive(Debug, Clone, PartialEq)]
 pub enum AlterOperation {
     /// Adds columns that an expression or a Function fills.
-    AddComputedColumn(AddComputedColumn),
+    AddComputedColumn(Box<AddComputedColumn>),
     /// Adds an empty nullable column.
     AddColumn(AddColumn),
     /// Drops a column.
@@ -137,7 +137,7 @@ pub struct AlterColumnType {
     /// The new type.
     pub data_type: native::DataType,
     /// How values are converted; a plain cast without it.
-    pub using: Option<SourceExpr>,
+    pub using: Option<Box<SourceExpr>>,
 }
 
 /// A computed column whose automatic refresh changes.
@@ -190,12 +190,7 @@ impl fmt::Display for AlterOperation {
                 if drop.if_exists {
                     f.write_str("IF EXISTS ")?;
                 }
-                write!(
-                    f,
-                    "{}{}",
-                    drop.name,
-                    if drop.cascade { " CASCADE" } else { "" }
-                )
+                write!(f, "{}{}", drop.name, if drop.cascade { " CASCADE" } else { "" })
             }
             Self::RenameColumn(rename) => {
                 write!(f, "RENAME COLUMN {} TO {}", rename.from, rename.to)
@@ -236,11 +231,7 @@ impl fmt::Display for AddComputedColumn {
         }
         match &self.data_type {
             Some(data_type) => {
-                write!(
-                    f,
-                    " {data_type} GENERATED ALWAYS AS ({}) STORED",
-                    self.expression
-                )?;
+                write!(f, " {data_type} GENERATED ALWAYS AS ({}) STORED", self.expression)?;
             }
             None => write!(f, " AS {}", self.expression)?,
         }

@@ -19,7 +19,7 @@ use std::fmt;
 
 use super::table::write_drop;
 use crate::name::{Ident, Literal, SchemaName, write_separated};
-use crate::options::SqlOption;
+use crate::options::{OptionValue, SqlOption};
 
 /// What a `DROP` does with objects that depend on the dropped one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -210,22 +210,27 @@ impl fmt::Display for CreateStorageIntegration {
             Literal(&self.provider),
             Literal(&self.prefix),
         )?;
-        self.options
-            .iter()
-            .try_for_each(|option| write!(f, " {option}"))
+        self.options.iter().try_for_each(|option| match &option.value {
+            // A bare word names a secret object; a string may be one.
+            OptionValue::String(_) if is_confidential(&option.name) => {
+                write!(f, " {} = '<redacted>'", Ident::from(option.name.as_str()))
+            }
+            _ => write!(f, " {option}"),
+        })
     }
 }
 
 impl fmt::Display for DropStorageIntegration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_drop(
-            f,
-            "STORAGE INTEGRATION",
-            self.if_exists,
-            &[&self.name],
-            None,
-        )
+        write_drop(f, "STORAGE INTEGRATION", self.if_exists, &[&self.name], None)
     }
+}
+
+/// Returns whether an option of this name holds something to keep from logs.
+fn is_confidential(name: &str) -> bool {
+    ["key", "secret", "password", "token", "credential"]
+        .iter()
+        .any(|word| name.contains(word))
 }
 
 pub(super) fn if_not_exists(set: bool) -> &'static str {

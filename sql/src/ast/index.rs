@@ -56,11 +56,7 @@ impl fmt::Display for CreateIndex {
             "CREATE INDEX "
         })?;
         if let Some(name) = &self.name {
-            let exists = if self.if_not_exists {
-                "IF NOT EXISTS "
-            } else {
-                ""
-            };
+            let exists = if self.if_not_exists { "IF NOT EXISTS " } else { "" };
             write!(f, "{exists}{name} ")?;
         }
         write!(f, "ON {}", self.table)?;

@@ -123,11 +123,8 @@ impl VersionReference {
                 let native::FunctionArguments::List(list) = &function.args else {
                     return None;
                 };
-                let [
-                    native::FunctionArg::Unnamed(native::FunctionArgExpr::Expr(
-                        native::Expr::Value(value),
-                    )),
-                ] = list.args.as_slice()
+                let [native::FunctionArg::Unnamed(native::FunctionArgExpr::Expr(native::Expr::Value(value)))] =
+                    list.args.as_slice()
                 else {
                     return None;
                 };
@@ -135,9 +132,7 @@ impl VersionReference {
                     function.name.to_string().to_ascii_lowercase().as_str(),
                     &value.value,
                 ) {
-                    ("version", native::Value::Number(number, _)) => {
-                        number.parse().ok().map(Self::Version)
-                    }
+                    ("version", native::Value::Number(number, _)) => number.parse().ok().map(Self::Version),
                     ("tag", native::Value::SingleQuotedString(tag)) => Some(Self::Tag(tag.clone())),
                     _ => None,
                 }

@@ -15,7 +15,7 @@ use sqlparser::ast as native;
 
 use super::table::write_drop;
 use super::{DropBehavior, Position};
-use crate::name::ObjectName;
+use crate::name::{ObjectName, write_separated};
 use crate::options::ViewOptions;
 
 /// `CREATE VIEW`
@@ -25,6 +25,8 @@ pub struct CreateView {
     pub view: ObjectName,
     /// The native tree: columns, query, `OR REPLACE`, `TEMPORARY`.
     pub native: Box<native::CreateView>,
+    /// The query as it was written; what is stored should be this.
+    pub query_text: String,
 }
 
 /// `CREATE MATERIALIZED VIEW`
@@ -67,8 +69,28 @@ pub struct DropMaterializedView {
 }
 
 impl fmt::Display for CreateView {
+    // Not the native form: it puts an alias before FOR SYSTEM_TIME, where it
+    // cannot be read back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.native.fmt(f)
+        let native = &self.native;
+        f.write_str("CREATE ")?;
+        if native.or_replace {
+            f.write_str("OR REPLACE ")?;
+        }
+        if native.temporary {
+            f.write_str("TEMPORARY ")?;
+        }
+        f.write_str("VIEW ")?;
+        if native.if_not_exists {
+            f.write_str("IF NOT EXISTS ")?;
+        }
+        write!(f, "{}", native.name)?;
+        if !native.columns.is_empty() {
+            f.write_str(" (")?;
+            write_separated(f, &native.columns, ", ")?;
+            f.write_str(")")?;
+        }
+        write!(f, "{} AS {}", native.options, self.query_text)
     }
 }
 
@@ -100,12 +122,6 @@ impl fmt::Display for AlterMaterializedView {
 
 impl fmt::Display for DropMaterializedView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_drop(
-            f,
-            "MATERIALIZED VIEW",
-            self.if_exists,
-            &self.views,
-            self.behavior,
-        )
+        write_drop(f, "MATERIALIZED VIEW", self.if_exists, &self.views, self.behavior)
     }
 }

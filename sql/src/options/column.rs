@@ -36,8 +36,7 @@ impl ColumnOptions {
         "branch",
     ];
     /// The names of the options that can change later.
-    pub const SETTABLE: &'static [&'static str] =
-        &["auto_refresh_enabled", "auto_refresh_interval_seconds"];
+    pub const SETTABLE: &'static [&'static str] = &["auto_refresh_enabled", "auto_refresh_interval_seconds"];
 
     /// Reads the options of a declaration.
     ///
@@ -62,8 +61,7 @@ impl ColumnOptions {
             match option.name {
                 "auto_refresh_enabled" => set.auto_refresh_enabled = Some(option.boolean()?),
                 "auto_refresh_interval_seconds" => {
-                    set.auto_refresh_interval_seconds =
-                        Some(option.integer(1, INTERVAL_SECONDS_MAX)?);
+                    set.auto_refresh_interval_seconds = Some(option.integer(1, INTERVAL_SECONDS_MAX)?);
                 }
                 "version" => set.version = Some(option.text(|_| true, "a version")?),
                 "branch" => set.branch = Some(branch(&option)?),
@@ -123,8 +121,7 @@ pub struct ViewOptions {
 
 impl ViewOptions {
     /// The names of all options.
-    pub const SUPPORTED: &'static [&'static str] =
-        &["auto_refresh_enabled", "auto_refresh_interval_seconds"];
+    pub const SUPPORTED: &'static [&'static str] = &["auto_refresh_enabled", "auto_refresh_interval_seconds"];
 
     /// Reads the options.
     ///

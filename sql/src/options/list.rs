@@ -50,19 +50,14 @@ impl OptionReader {
 
     /// Returns the option under its one spelling; refuses unknown names and a
     /// second option of the same name.
-    pub(crate) fn known<'a>(
-        &mut self,
-        option: &'a SqlOption,
-    ) -> Result<KnownOption<'a>, ParseError> {
+    pub(crate) fn known<'a>(&mut self, option: &'a SqlOption) -> Result<KnownOption<'a>, ParseError> {
         let position = option.position.get();
         let name = self
             .supported
             .iter()
             .copied()
             .find(|name| name.eq_ignore_ascii_case(&option.name))
-            .ok_or_else(|| {
-                unknown_option(self.statement, &option.name, self.supported).at(position)
-            })?;
+            .ok_or_else(|| unknown_option(self.statement, &option.name, self.supported).at(position))?;
         if self.positions.0.iter().any(|(seen, _)| *seen == name) {
             return Err(duplicate_option(name).at(position));
         }
@@ -109,15 +104,9 @@ impl KnownOption<'_> {
     }
 
     /// Returns a finite number for which `accept` holds; `range` says which.
-    pub(crate) fn number(
-        &self,
-        accept: impl Fn(f64) -> bool,
-        range: &str,
-    ) -> Result<f64, ParseError> {
+    pub(crate) fn number(&self, accept: impl Fn(f64) -> bool, range: &str) -> Result<f64, ParseError> {
         let number = match self.value {
-            OptionValue::Number(text) | OptionValue::String(text) => {
-                text.trim().parse::<f64>().ok()
-            }
+            OptionValue::Number(text) | OptionValue::String(text) => text.trim().parse::<f64>().ok(),
             OptionValue::Boolean(_) | OptionValue::Word(_) => None,
         };
         number
@@ -127,17 +116,11 @@ impl KnownOption<'_> {
 
     /// Returns a boolean.
     pub(crate) fn boolean(&self) -> Result<bool, ParseError> {
-        self.value
-            .as_bool()
-            .ok_or_else(|| self.invalid("true or false"))
+        self.value.as_bool().ok_or_else(|| self.invalid("true or false"))
     }
 
     /// Returns a text that is not empty and for which `accept` holds.
-    pub(crate) fn text(
-        &self,
-        accept: impl Fn(&str) -> bool,
-        range: &str,
-    ) -> Result<String, ParseError> {
+    pub(crate) fn text(&self, accept: impl Fn(&str) -> bool, range: &str) -> Result<String, ParseError> {
         let text = self.value.as_str();
         if text.is_empty() || !accept(text) {
             return Err(self.invalid(range));

@@ -133,12 +133,7 @@ impl RefreshOptions {
             }
         }
         set.positions = reader.into_positions();
-        ensure_budget(
-            set.cpu_millis,
-            set.memory_bytes,
-            set.gpu_count,
-            &set.positions,
-        )?;
+        ensure_budget(set.cpu_millis, set.memory_bytes, set.gpu_count, &set.positions)?;
         Ok(set)
     }
 
@@ -160,10 +155,7 @@ impl RefreshOptions {
                 "max_failed_fraction",
                 self.max_failed_fraction.map(|n| n.to_string()),
             ),
-            (
-                "max_failed_rows",
-                self.max_failed_rows.map(|n| n.to_string()),
-            ),
+            ("max_failed_rows", self.max_failed_rows.map(|n| n.to_string())),
             (
                 "row_timeout_seconds",
                 self.row_timeout_seconds.map(|n| n.to_string()),
@@ -174,8 +166,7 @@ impl RefreshOptions {
             ),
             (
                 "max_executor_processes_per_worker",
-                self.max_executor_processes_per_worker
-                    .map(|n| n.to_string()),
+                self.max_executor_processes_per_worker.map(|n| n.to_string()),
             ),
             (
                 "publication_interval_rows",
@@ -234,13 +225,8 @@ pub struct RefreshViewOptions {
 
 impl RefreshViewOptions {
     /// The names of all options.
-    pub const SUPPORTED: &'static [&'static str] = &[
-        "full",
-        "cpu_millis",
-        "memory_bytes",
-        "gpu_count",
-        "gpu_class",
-    ];
+    pub const SUPPORTED: &'static [&'static str] =
+        &["full", "cpu_millis", "memory_bytes", "gpu_count", "gpu_class"];
 
     /// Reads the options from pairs of names and values.
     ///
@@ -263,12 +249,7 @@ impl RefreshViewOptions {
             }
         }
         set.positions = reader.into_positions();
-        ensure_budget(
-            set.cpu_millis,
-            set.memory_bytes,
-            set.gpu_count,
-            &set.positions,
-        )?;
+        ensure_budget(set.cpu_millis, set.memory_bytes, set.gpu_count, &set.positions)?;
         Ok(set)
     }
 
@@ -281,9 +262,7 @@ impl RefreshViewOptions {
             ("gpu_count", self.gpu_count.map(|n| n.to_string())),
             (
                 "gpu_class",
-                self.gpu_class
-                    .as_ref()
-                    .map(|text| Literal(text).to_string()),
+                self.gpu_class.as_ref().map(|text| Literal(text).to_string()),
             ),
         ];
         pairs
@@ -312,9 +291,7 @@ fn ensure_budget(
             ParseErrorKind::BadOptionValue,
             "invalid value for option \"gpu_count\": \"0\"",
         )
-        .with_detail(
-            "Option \"gpu_count\" must be at least 1 unless cpu_millis and memory_bytes are given.",
-        )
+        .with_detail("Option \"gpu_count\" must be at least 1 unless cpu_millis and memory_bytes are given.")
         .at(positions.get("gpu_count"))),
         (cpu, memory, gpu) => {
             let missing = [

@@ -6,8 +6,8 @@ use sqlparser::tokenizer::Token;
 use super::options;
 use crate::ast::{
     AttachDatabase, CloneTable, CreateApiKey, CreateDatabase, CreateIndex, CreateMaterializedView,
-    CreateSchema, CreateSecret, CreateStorageIntegration, CreateTable, CreateTableAs, CreateView,
-    Password, Property, SecretValue, Statement, VersionReference,
+    CreateSchema, CreateSecret, CreateStorageIntegration, CreateTable, CreateTableAs, CreateView, Password,
+    Property, SecretValue, Statement, VersionReference,
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -187,9 +187,18 @@ fn create_view(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<Statement, 
     };
     super::query::ensure_reads_only(&*native.query, &start)?;
     let view = ObjectName::from_native(&native.name).ok_or_else(|| start.unexpected())?;
+    // The first AS stands before the query: names before it are no keywords.
+    let mut query = start;
+    while !query.at_end() && !query.take(&["AS"]) {
+        query.advance();
+    }
+    let query_start = query.mark();
+    query.rewind(cursor.mark());
+    let query_text = query.text_since(query_start).to_owned();
     Ok(Statement::CreateView(CreateView {
         view,
         native: Box::new(native),
+        query_text,
     }))
 }
 
@@ -237,10 +246,7 @@ fn create_database(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     if cursor.looking_at(&["WITH"]) {
         return Err(cursor.refuse("WITH in CREATE DATABASE", "A database has no options."));
     }
-    Ok(Statement::CreateDatabase(CreateDatabase {
-        name,
-        if_not_exists,
-    }))
+    Ok(Statement::CreateDatabase(CreateDatabase { name, if_not_exists }))
 }
 
 /// Parses `ATTACH DATABASE …`.
@@ -363,15 +369,13 @@ fn create_storage_integration(cursor: &mut Cursor<'_>) -> Result<Statement, Pars
             .unexpected()
             .with_hint("An integration needs STORAGE_PROVIDER and STORAGE_PREFIX."));
     };
-    Ok(Statement::CreateStorageIntegration(
-        CreateStorageIntegration {
-            name,
-            if_not_exists,
-            provider,
-            prefix,
-            options: rest,
-        },
-    ))
+    Ok(Statement::CreateStorageIntegration(CreateStorageIntegration {
+        name,
+        if_not_exists,
+        provider,
+        prefix,
+        options: rest,
+    }))
 }
 
 fn create_secret(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
@@ -402,9 +406,7 @@ pub(super) fn secret_value(cursor: &mut Cursor<'_>) -> Result<SecretValue, Parse
         cursor.advance();
         return Ok(SecretValue::Parameter(number));
     }
-    cursor
-        .string()
-        .map(|text| SecretValue::Text(Password::new(text)))
+    cursor.string().map(|text| SecretValue::Text(Password::new(text)))
 }
 
 fn create_api_key(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
@@ -470,9 +472,7 @@ fn index_method(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParseError> {
     if !cursor.take(&["USING"]) {
         return Ok(None);
     }
-    cursor
-        .any_word()
-        .map(|word| Some(word.to_ascii_lowercase()))
+    cursor.any_word().map(|word| Some(word.to_ascii_lowercase()))
 }
 
 /// Refuses a list that names an option twice.

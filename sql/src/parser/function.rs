@@ -5,8 +5,8 @@ use sqlparser::tokenizer::Token;
 use super::create::ensure_once;
 use super::options;
 use crate::ast::{
-    AlterFunction, CreateFunction, DropFunction, FunctionBody, FunctionDefinition,
-    FunctionParameter, Statement,
+    AlterFunction, CreateFunction, DropFunction, FunctionBody, FunctionDefinition, FunctionParameter,
+    Statement,
 };
 use crate::cursor::Cursor;
 use crate::error::{ParseError, ParseErrorKind};
@@ -54,11 +54,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     }))
 }
 
-fn ensure_known(
-    options: &[SqlOption],
-    statement: &str,
-    supported: &[&str],
-) -> Result<(), ParseError> {
+fn ensure_known(options: &[SqlOption], statement: &str, supported: &[&str]) -> Result<(), ParseError> {
     if let Some(option) = options
         .iter()
         .find(|option| !supported.contains(&option.name.as_str()))
@@ -87,10 +83,7 @@ fn body(cursor: &mut Cursor<'_>) -> Result<FunctionBody, ParseError> {
     };
     let language = language.to_ascii_lowercase();
     if language != "python" {
-        return Err(at.refuse(
-            format!("language \"{language}\""),
-            "Functions are in python.",
-        ));
+        return Err(at.refuse(format!("language \"{language}\""), "Functions are in python."));
     }
     cursor.expect(&["AS"])?;
     let position = cursor.position().get();
@@ -148,15 +141,12 @@ fn arrow_type(cursor: &mut Cursor<'_>) -> Result<String, ParseError> {
             {
                 open.truncate(open.len() - 2);
             }
-            Some(Token::Word(_) | Token::Number(..) | Token::Comma | Token::Colon)
-                if !open.is_empty() => {}
+            Some(Token::Word(_) | Token::Number(..) | Token::Comma | Token::Colon) if !open.is_empty() => {}
             _ if open.is_empty() => break,
             _ => return Err(cursor.unexpected()),
         }
         if open.len() > TYPE_DEPTH_MAX {
-            return Err(
-                crate::limits::exceeded("type is nested too deeply").at(cursor.position().get())
-            );
+            return Err(crate::limits::exceeded("type is nested too deeply").at(cursor.position().get()));
         }
         cursor.advance();
     }

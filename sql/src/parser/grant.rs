@@ -64,8 +64,7 @@ pub(super) fn revoke(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     }))
 }
 
-const OPTION_HINT: &str =
-    "Only the owner of an object grants on it; GRANT OWNERSHIP hands it over.";
+const OPTION_HINT: &str = "Only the owner of an object grants on it; GRANT OWNERSHIP hands it over.";
 
 fn ensure_no_option(cursor: &Cursor<'_>) -> Result<(), ParseError> {
     if cursor.looking_at(&["WITH", "GRANT"]) || cursor.looking_at(&["WITH", "HIERARCHY"]) {
@@ -93,11 +92,7 @@ fn privilege(cursor: &mut Cursor<'_>) -> Result<Privilege, ParseError> {
         cursor.take(&words)
     });
     let known = Privilege::ALL.map(Privilege::as_str).join(", ");
-    found.ok_or_else(|| {
-        cursor
-            .unexpected()
-            .with_hint(format!("Privileges are {known}."))
-    })
+    found.ok_or_else(|| cursor.unexpected().with_hint(format!("Privileges are {known}.")))
 }
 
 /// Takes what a privilege is granted on.
@@ -160,10 +155,7 @@ fn grantees(cursor: &mut Cursor<'_>) -> Result<Vec<Grantee>, ParseError> {
 fn members(cursor: &mut Cursor<'_>) -> Result<Vec<Grantee>, ParseError> {
     let start = cursor.clone();
     let grantees = grantees(cursor)?;
-    if grantees
-        .iter()
-        .any(|grantee| matches!(grantee, Grantee::Role(_)))
-    {
+    if grantees.iter().any(|grantee| matches!(grantee, Grantee::Role(_))) {
         let hint = "Grant the role to each user or group.";
         return Err(start.refuse("a role as a member of a role", hint));
     }
@@ -175,15 +167,9 @@ pub(super) fn grantee(cursor: &mut Cursor<'_>) -> Result<Grantee, ParseError> {
     next_grantee(cursor, &mut None)
 }
 
-fn next_grantee(
-    cursor: &mut Cursor<'_>,
-    kind: &mut Option<GranteeKind>,
-) -> Result<Grantee, ParseError> {
+fn next_grantee(cursor: &mut Cursor<'_>, kind: &mut Option<GranteeKind>) -> Result<Grantee, ParseError> {
     if cursor.looking_at(&["PUBLIC"]) {
-        return Err(cursor.refuse(
-            "PUBLIC as a grantee",
-            "Grant to a role that all users have.",
-        ));
+        return Err(cursor.refuse("PUBLIC as a grantee", "Grant to a role that all users have."));
     }
     // A keyword is one only before a name; otherwise it is the name.
     let named = matches!(cursor.peek_nth(1), Some(Token::Word(_)));

@@ -37,12 +37,8 @@ fn value(cursor: &mut Cursor<'_>) -> Result<OptionValue, ParseError> {
         return cursor.string().map(OptionValue::String);
     }
     match cursor.peek() {
-        Some(Token::Number(..) | Token::Minus | Token::Plus) => {
-            cursor.number().map(OptionValue::Number)
-        }
-        Some(Token::Word(word)) if word.quote_style.is_some() => {
-            cursor.any_word().map(OptionValue::Word)
-        }
+        Some(Token::Number(..) | Token::Minus | Token::Plus) => cursor.number().map(OptionValue::Number),
+        Some(Token::Word(word)) if word.quote_style.is_some() => cursor.any_word().map(OptionValue::Word),
         Some(Token::Word(_)) => Ok(match cursor.any_word()?.as_str() {
             "true" => OptionValue::Boolean(true),
             "false" => OptionValue::Boolean(false),

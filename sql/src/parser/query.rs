@@ -7,8 +7,7 @@ use sqlparser::ast::{SetExpr, Visit, Visitor};
 use sqlparser::tokenizer::Token;
 
 use crate::ast::{
-    Copy, Delete, Explain, ExplainFormat, ExplainOptions, Insert, Merge, Statement, Truncate,
-    Update,
+    Copy, Delete, Explain, ExplainFormat, ExplainOptions, Insert, Merge, Statement, Truncate, Update,
 };
 use crate::cursor::Cursor;
 use crate::error::{ParseError, ParseErrorKind};
@@ -30,9 +29,9 @@ pub(super) fn query_statement(cursor: &mut Cursor<'_>) -> Result<Statement, Pars
         } if is_change(&body) => (with, body),
         query => {
             ensure_reads_only(&query, &start)?;
-            return Ok(Statement::Query(Box::new(native::Statement::Query(
-                Box::new(query),
-            ))));
+            return Ok(Statement::Query(Box::new(native::Statement::Query(Box::new(
+                query,
+            )))));
         }
     };
     change_with_ctes(with, *body, &start)
@@ -54,6 +53,12 @@ fn starts_query(cursor: &Cursor<'_>) -> bool {
         || ["SELECT", "WITH", "VALUES", "TABLE"]
             .iter()
             .any(|word| cursor.is_keyword(0, word))
+}
+
+/// Returns whether a query or a change of rows stands next.
+pub(super) fn starts_query_or_change(cursor: &Cursor<'_>) -> bool {
+    let changes = ["INSERT", "UPDATE", "DELETE", "MERGE"];
+    starts_query(cursor) || changes.iter().any(|word| cursor.is_keyword(0, word))
 }
 
 /// Parses `INSERT`, `UPDATE`, `DELETE`, `MERGE` and `TRUNCATE`.
@@ -83,11 +88,7 @@ fn is_change(body: &SetExpr) -> bool {
 }
 
 /// Turns `WITH … INSERT … <query>` into the `INSERT` whose query has the `WITH`.
-fn change_with_ctes(
-    with: native::With,
-    body: SetExpr,
-    start: &Cursor<'_>,
-) -> Result<Statement, ParseError> {
+fn change_with_ctes(with: native::With, body: SetExpr, start: &Cursor<'_>) -> Result<Statement, ParseError> {
     let hint = "Put the WITH clause into a subquery of the statement.";
     let SetExpr::Insert(native::Statement::Insert(mut insert)) = body else {
         return Err(start.refuse("WITH before UPDATE, DELETE or MERGE", hint));
@@ -137,6 +138,11 @@ pub(super) fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> 
         return super::refresh::explained(cursor, options);
     }
     let inner = cursor.clone();
+    // Asked before, because EXPLAIN within EXPLAIN would recurse.
+    let creates = ["CREATE", "DECLARE", "EXECUTE"];
+    if !starts_query_or_change(cursor) && !creates.iter().any(|word| cursor.is_keyword(0, word)) {
+        return Err(cursor.unexpected());
+    }
     let statement = super::statement(cursor)?;
     match statement {
         Statement::Query(_)
@@ -184,8 +190,7 @@ fn explain_option(cursor: &mut Cursor<'_>, options: &mut ExplainOptions) -> Resu
         "format" => options.format = Some(explain_format(cursor)?),
         // What PostgreSQL can show besides does not exist here; off is a promise
         // that is easy to keep.
-        "costs" | "settings" | "generic_plan" | "buffers" | "wal" | "timing" | "summary"
-        | "memory" => {
+        "costs" | "settings" | "generic_plan" | "buffers" | "wal" | "timing" | "summary" | "memory" => {
             boolean(cursor)?;
         }
         "serialize" => {
@@ -246,8 +251,31 @@ fn boolean(cursor: &mut Cursor<'_>) -> Result<bool, ParseError> {
 pub(super) fn copy(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let start = cursor.clone();
     cursor.expect(&["COPY"])?;
-    // The keyword and the colons of old forms: COPY BINARY t FROM …
-    let copy = cursor.native(|parser| parser.parse_copy())?;
+    let spelled = cursor.respelled(copy_spelling);
+    let mut native = Cursor::over(cursor, &spelled);
+    let copy = native.native(|parser| parser.parse_copy())?;
+    native.expect_end()?;
+    cursor.rewind(cursor.end());
     ensure_reads_only(&copy, &start)?;
     Ok(Statement::Copy(Copy(Box::new(copy))))
+}
+
+/// Spells the options of `COPY` as the native parser knows them. `before` is the
+/// word that stands before, in upper case; `None` leaves the token out.
+fn copy_spelling(before: &str, token: &Token) -> Option<Token> {
+    let word = match token {
+        Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_uppercase(),
+        Token::Number(digits, _) => digits.clone(),
+        Token::EscapedStringLiteral(text) => return Some(Token::SingleQuotedString(text.clone())),
+        _ => return Some(token.clone()),
+    };
+    let switch = matches!(before, "FREEZE" | "HEADER");
+    Some(match word.as_str() {
+        "ON" | "1" if switch => Token::make_keyword("TRUE"),
+        "OFF" | "0" if switch => Token::make_keyword("FALSE"),
+        // The form of PostgreSQL 7.2, which libraries still send.
+        "DELIMITERS" => Token::make_keyword("DELIMITER"),
+        "WITH" if before == "DELIMITERS" => return None,
+        _ => token.clone(),
+    })
 }

@@ -1,8 +1,7 @@
 //! Refreshes and previews of them.
 
 use crate::ast::{
-    ExplainJob, ExplainOptions, ExplainRefresh, RefreshColumn, RefreshMaterializedView, Statement,
-    Wait,
+    ExplainJob, ExplainOptions, ExplainRefresh, RefreshColumn, RefreshMaterializedView, Statement, Wait,
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -30,13 +29,11 @@ pub(super) fn refresh(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> 
     }
     let options = RefreshViewOptions::from_options(&super::options::with(cursor)?)?;
     let wait = wait(cursor);
-    Ok(Statement::RefreshMaterializedView(
-        RefreshMaterializedView {
-            view,
-            options,
-            wait,
-        },
-    ))
+    Ok(Statement::RefreshMaterializedView(RefreshMaterializedView {
+        view,
+        options,
+        wait,
+    }))
 }
 
 fn refresh_column(cursor: &mut Cursor<'_>) -> Result<RefreshColumn, ParseError> {
@@ -69,10 +66,7 @@ fn wait(cursor: &mut Cursor<'_>) -> Option<Wait> {
 }
 
 /// Parses what follows `EXPLAIN` for a refresh or a job.
-pub(super) fn explained(
-    cursor: &mut Cursor<'_>,
-    options: ExplainOptions,
-) -> Result<Statement, ParseError> {
+pub(super) fn explained(cursor: &mut Cursor<'_>, options: ExplainOptions) -> Result<Statement, ParseError> {
     if options.analyze {
         return Err(cursor.refuse(
             "EXPLAIN ANALYZE of a refresh",
@@ -98,8 +92,5 @@ pub(super) fn explained(
         ));
     }
     let refresh = refresh_column(cursor)?;
-    Ok(Statement::ExplainRefresh(ExplainRefresh {
-        verbose,
-        refresh,
-    }))
+    Ok(Statement::ExplainRefresh(ExplainRefresh { verbose, refresh }))
 }

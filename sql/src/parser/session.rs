@@ -35,10 +35,7 @@ pub(super) fn session(cursor: &mut Cursor<'_>, first: &str) -> Result<Statement,
         "LOCK" => Err(cursor.refuse("LOCK", "Writers never block readers; leave it out.")),
         "CALL" | "DO" => Err(cursor.refuse(first, "Write the statements themselves.")),
         "CHECKPOINT" | "CLUSTER" | "REINDEX" | "LOAD" | "REASSIGN" | "SECURITY" | "IMPORT" => {
-            Err(cursor.refuse(
-                first,
-                "The server does this work by itself where it applies.",
-            ))
+            Err(cursor.refuse(first, "The server does this work by itself where it applies."))
         }
         _ => Err(cursor.unexpected()),
     }

@@ -3,9 +3,9 @@
 use sqlparser::tokenizer::Token;
 
 use crate::ast::{
-    CatalogListing, CatalogObject, Describe, DescribeJob, DescribeTable, DescribeTarget, JobFormat,
-    JobScope, ListingScope, Show, ShowApiKeys, ShowErrors, ShowGpuClasses, ShowGrants,
-    ShowJobEvents, ShowJobSplits, ShowJobs, ShowRoles, ShowUsers, Statement,
+    CatalogListing, CatalogObject, Describe, DescribeJob, DescribeTable, DescribeTarget, JobFormat, JobScope,
+    ListingScope, Show, ShowApiKeys, ShowErrors, ShowGpuClasses, ShowGrants, ShowJobEvents, ShowJobSplits,
+    ShowJobs, ShowRoles, ShowUsers, Statement,
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -50,9 +50,9 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     if cursor.take(&["ALL"]) {
         return Ok(Statement::Show(Show::All));
     }
-    Ok(Statement::Show(Show::Setting(
-        super::session::setting_name(cursor)?,
-    )))
+    Ok(Statement::Show(Show::Setting(super::session::setting_name(
+        cursor,
+    )?)))
 }
 
 fn show_jobs(cursor: &mut Cursor<'_>) -> Result<ShowJobs, ParseError> {
@@ -80,15 +80,9 @@ fn show_job(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
                 None
             };
             let limit = cursor.limit(JOB_ROWS_MAX)?;
-            Ok(Statement::ShowJobEvents(ShowJobEvents {
-                id,
-                filter,
-                limit,
-            }))
+            Ok(Statement::ShowJobEvents(ShowJobEvents { id, filter, limit }))
         }
-        Some("SPLITS") => Ok(Statement::ShowJobSplits(ShowJobSplits {
-            id: cursor.string()?,
-        })),
+        Some("SPLITS") => Ok(Statement::ShowJobSplits(ShowJobSplits { id: cursor.string()? })),
         Some(_) => describe_job(cursor).map(Statement::DescribeJob),
         None => Err(cursor.unexpected()),
     }
@@ -129,10 +123,7 @@ fn listed_object(cursor: &mut Cursor<'_>) -> Option<CatalogObject> {
         (&["FUNCTION", "VERSIONS"], CatalogObject::FunctionVersions),
         (&["FUNCTIONS"], CatalogObject::Functions),
         (&["SECRETS"], CatalogObject::Secrets),
-        (
-            &["STORAGE", "INTEGRATIONS"],
-            CatalogObject::StorageIntegrations,
-        ),
+        (&["STORAGE", "INTEGRATIONS"], CatalogObject::StorageIntegrations),
         (&["SCHEMAS"], CatalogObject::Schemas),
         (&["NAMESPACES"], CatalogObject::Schemas),
         (&["DATABASES"], CatalogObject::Databases),
@@ -174,19 +165,14 @@ fn listing(cursor: &mut Cursor<'_>, object: CatalogObject) -> Result<CatalogList
     })
 }
 
-fn listing_scope(
-    cursor: &mut Cursor<'_>,
-    object: CatalogObject,
-) -> Result<Option<ListingScope>, ParseError> {
+fn listing_scope(cursor: &mut Cursor<'_>, object: CatalogObject) -> Result<Option<ListingScope>, ParseError> {
     match object {
         CatalogObject::Databases => Ok(None),
         CatalogObject::Columns | CatalogObject::Indexes | CatalogObject::FunctionVersions => {
             cursor
                 .take_one(&["IN", "FROM", "ON"])
                 .ok_or_else(|| cursor.unexpected())?;
-            cursor
-                .object_name()
-                .map(|name| Some(ListingScope::Object(name)))
+            cursor.object_name().map(|name| Some(ListingScope::Object(name)))
         }
         CatalogObject::Tables
         | CatalogObject::Views
@@ -198,9 +184,7 @@ fn listing_scope(
             if cursor.take_one(&["IN", "FROM"]).is_none() {
                 return Ok(None);
             }
-            cursor
-                .schema_name()
-                .map(|name| Some(ListingScope::Schema(name)))
+            cursor.schema_name().map(|name| Some(ListingScope::Schema(name)))
         }
     }
 }

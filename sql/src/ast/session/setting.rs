@@ -60,13 +60,7 @@ impl SetValue {
     pub fn to_text(&self) -> Option<String> {
         match self {
             Self::Default => None,
-            Self::Items(items) => Some(
-                items
-                    .iter()
-                    .map(SetItem::as_str)
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            ),
+            Self::Items(items) => Some(items.iter().map(SetItem::as_str).collect::<Vec<_>>().join(", ")),
         }
     }
 

@@ -131,11 +131,7 @@ impl fmt::Display for TransactionModes {
 
 impl fmt::Display for Begin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.start {
-            "START TRANSACTION"
-        } else {
-            "BEGIN"
-        })?;
+        f.write_str(if self.start { "START TRANSACTION" } else { "BEGIN" })?;
         if self.modes.is_empty() {
             Ok(())
         } else {
@@ -146,11 +142,7 @@ impl fmt::Display for Begin {
 
 impl fmt::Display for Commit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.chain {
-            "COMMIT AND CHAIN"
-        } else {
-            "COMMIT"
-        })
+        f.write_str(if self.chain { "COMMIT AND CHAIN" } else { "COMMIT" })
     }
 }
 

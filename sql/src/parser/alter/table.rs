@@ -3,8 +3,8 @@
 use sqlparser::tokenizer::Token;
 
 use crate::ast::{
-    AddColumn, AddComputedColumn, AlterColumnSet, AlterColumnType, AlterOperation, AlterTable,
-    DropBehavior, DropColumn, FunctionApplication, RenameColumn,
+    AddColumn, AddComputedColumn, AlterColumnSet, AlterColumnType, AlterOperation, AlterTable, DropBehavior,
+    DropColumn, FunctionApplication, RenameColumn,
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -51,14 +51,7 @@ const CONSTRAINT_HINT: &str =
     "SET UNENFORCED PRIMARY KEY declares which columns identify a row, without checking it.";
 
 fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, ParseError> {
-    let constraints = [
-        "CONSTRAINT",
-        "PRIMARY",
-        "UNIQUE",
-        "FOREIGN",
-        "CHECK",
-        "EXCLUDE",
-    ];
+    let constraints = ["CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"];
     if constraints.iter().any(|word| cursor.is_keyword(0, word)) {
         return Err(start.refuse("ADD CONSTRAINT", CONSTRAINT_HINT));
     }
@@ -84,14 +77,14 @@ fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, Pa
             return Err(cursor.refuse("GENERATED … VIRTUAL", hint));
         }
         cursor.take(&["STORED"]);
-        return Ok(AlterOperation::AddComputedColumn(AddComputedColumn {
+        return Ok(AlterOperation::AddComputedColumn(Box::new(AddComputedColumn {
             names: vec![name],
             if_not_exists,
             data_type: Some(data_type),
             expression,
             application: None,
             options: ColumnOptions::from_options(&options::with(cursor)?)?,
-        }));
+        })));
     }
     let extras = [
         "NOT",
@@ -141,14 +134,14 @@ fn computed(
         _ => (cursor.expression()?, None),
     };
     let options = ColumnOptions::from_options(&options::with(cursor)?)?;
-    Ok(AlterOperation::AddComputedColumn(AddComputedColumn {
+    Ok(AlterOperation::AddComputedColumn(Box::new(AddComputedColumn {
         names,
         if_not_exists,
         data_type: None,
         expression,
         application,
         options,
-    }))
+    })))
 }
 
 /// Returns the index behind `<name>(…)` when that stands next.
@@ -217,7 +210,7 @@ fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
     if cursor.take(&["TYPE"]) || cursor.take(&["SET", "DATA", "TYPE"]) {
         let data_type = cursor.native(|parser| parser.parse_data_type())?;
         let using = if cursor.take(&["USING"]) {
-            Some(cursor.expression()?)
+            Some(Box::new(cursor.expression()?))
         } else {
             None
         };
@@ -230,10 +223,7 @@ fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
     if cursor.looking_at(&["SET"]) && cursor.peek_nth(1) == Some(&Token::LParen) {
         cursor.advance();
         let options = ColumnOptions::from_settable(&options::list(cursor)?)?;
-        return Ok(AlterOperation::AlterColumnSet(AlterColumnSet {
-            name,
-            options,
-        }));
+        return Ok(AlterOperation::AlterColumnSet(AlterColumnSet { name, options }));
     }
     if cursor.looking_at(&["SET"]) || cursor.looking_at(&["DROP"]) {
         let hint = "A column's type and its automatic refresh can be changed.";
@@ -251,10 +241,7 @@ fn set(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, Pa
         return Err(start.refuse("SET WAL", WAL_HINT));
     }
     if cursor.looking_at(&["SCHEMA"]) {
-        return Err(start.refuse(
-            "SET SCHEMA",
-            "CREATE TABLE … CLONE makes one in another schema.",
-        ));
+        return Err(start.refuse("SET SCHEMA", "CREATE TABLE … CLONE makes one in another schema."));
     }
     Err(cursor.unexpected())
 }

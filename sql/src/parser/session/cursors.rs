@@ -71,9 +71,7 @@ fn direction(cursor: &mut Cursor<'_>) -> Result<FetchDirection, ParseError> {
     if cursor.peek_nth(1).is_none() {
         return Ok(FetchDirection::Forward(1));
     }
-    let words = &[
-        "NEXT", "PRIOR", "FIRST", "LAST", "ABSOLUTE", "RELATIVE", "ALL",
-    ];
+    let words = &["NEXT", "PRIOR", "FIRST", "LAST", "ABSOLUTE", "RELATIVE", "ALL"];
     Ok(match cursor.take_one(words) {
         Some("NEXT") => FetchDirection::Forward(1),
         Some("PRIOR") => FetchDirection::Backward(1),

@@ -4,11 +4,11 @@ use sqlparser::tokenizer::Token;
 
 use super::transactions::modes;
 use crate::ast::{
-    Deallocate, Discard, Execute, Prepare, Reset, Set, SetItem, SetScope, SetTransaction, SetValue,
-    Statement,
+    Deallocate, Discard, Execute, Prepare, Reset, Set, SetItem, SetScope, SetTransaction, SetValue, Statement,
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
+use crate::parser::query;
 
 /// Parses `SET …`.
 pub(super) fn set(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
@@ -118,9 +118,7 @@ fn item(cursor: &mut Cursor<'_>) -> Result<SetItem, ParseError> {
         return cursor.string().map(SetItem::String);
     }
     match cursor.peek() {
-        Some(Token::Number(..) | Token::Minus | Token::Plus) => {
-            cursor.number().map(SetItem::Number)
-        }
+        Some(Token::Number(..) | Token::Minus | Token::Plus) => cursor.number().map(SetItem::Number),
         // ON, TRUE and NONE are values though they are reserved words.
         _ => cursor.any_word().map(SetItem::Word),
     }
@@ -176,17 +174,13 @@ pub(super) fn prepare(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> 
         cursor.expect_token(&Token::RParen)?;
     }
     cursor.expect(&["AS"])?;
-    let inner = cursor.clone();
-    let statement = crate::parser::statement(cursor)?;
-    match statement {
-        Statement::Query(_)
-        | Statement::Insert(_)
-        | Statement::Update(_)
-        | Statement::Delete(_)
-        | Statement::Merge(_) => {}
-        _ => return Err(inner.unexpected()),
+    let mark = cursor.mark();
+    // Asked before, because PREPARE within PREPARE would recurse.
+    if !query::starts_query_or_change(cursor) {
+        return Err(cursor.unexpected());
     }
-    let text = cursor.text_since(inner.mark()).to_owned();
+    let statement = crate::parser::statement(cursor)?;
+    let text = cursor.text_since(mark).to_owned();
     Ok(Statement::Prepare(Prepare {
         name,
         types,

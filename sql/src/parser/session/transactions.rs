@@ -3,8 +3,7 @@
 use sqlparser::tokenizer::Token;
 
 use crate::ast::{
-    Begin, Commit, IsolationLevel, Release, Rollback, RollbackTo, Savepoint, Statement,
-    TransactionModes,
+    Begin, Commit, IsolationLevel, Release, Rollback, RollbackTo, Savepoint, Statement, TransactionModes,
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -34,10 +33,9 @@ pub(super) fn transaction(cursor: &mut Cursor<'_>, first: &str) -> Result<Statem
         "RELEASE" => Ok(Statement::Release(Release {
             name: savepoint(cursor)?,
         })),
-        _ if cursor.looking_at(&["PREPARED"]) => Err(start.refuse(
-            format!("{first} PREPARED"),
-            "There are no prepared transactions.",
-        )),
+        _ if cursor.looking_at(&["PREPARED"]) => {
+            Err(start.refuse(format!("{first} PREPARED"), "There are no prepared transactions."))
+        }
         "ROLLBACK" => {
             block_word(cursor);
             if cursor.take(&["TO"]) {
