@@ -12,3 +12,4 @@ pub mod plan;
 pub mod resolve;
 pub mod rewrite;
 pub mod types;
+pub(crate) mod uuid;

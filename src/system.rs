@@ -15,10 +15,12 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use lancegate_auth::Requirement;
+use tokio::sync::OnceCell;
 
 use crate::error::Result;
 use crate::exec::Engine;
 use crate::sql::caller::Caller;
+use crate::system::objects::Objects;
 
 pub mod columns;
 pub mod describe_job;
@@ -44,6 +46,24 @@ pub struct SystemContext {
     pub engine: Engine,
     /// Who asks, in which database.
     pub caller: Arc<Caller>,
+    /// What the caller may see, read once per statement when it is asked for.
+    objects: Arc<OnceCell<Objects>>,
+}
+
+impl SystemContext {
+    /// Returns the context of one statement.
+    pub fn new(engine: Engine, caller: Arc<Caller>) -> Self {
+        Self { engine, caller, objects: Arc::default() }
+    }
+
+    /// Returns the databases, schemas, relations and roles that the caller may
+    /// see, the same for the whole statement.
+    ///
+    /// # Errors
+    /// If the metadata store or the data root fails.
+    pub(crate) async fn objects(&self) -> Result<&Objects> {
+        self.objects.get_or_try_init(|| objects::load(self)).await
+    }
 }
 
 /// One relation of `system.public`. SHOW statements read the same relation, so

@@ -13,6 +13,7 @@ use crate::error::{Result, SqlError};
 use crate::exec::Engine;
 use crate::session::Session;
 use crate::sql::caller::Caller;
+use crate::system::SystemContext;
 
 pub mod alter;
 pub mod databases;
@@ -153,12 +154,16 @@ pub struct Planner {
     pub text: Arc<str>,
     /// What the client declared about `$1`, `$2`, ….
     pub declared: Arc<[Option<DataType>]>,
+    /// For whom system relations are made.
+    pub(crate) system: SystemContext,
 }
 
 impl Planner {
     /// Returns the planner of one statement.
     pub fn new(engine: Engine, session: &Session, text: &str, declared: &[Option<DataType>]) -> Self {
-        Self { engine, caller: Arc::new(Caller::of(session)), text: Arc::from(text), declared: Arc::from(declared) }
+        let caller = Arc::new(Caller::of(session));
+        let system = SystemContext::new(engine.clone(), Arc::clone(&caller));
+        Self { engine, caller, text: Arc::from(text), declared: Arc::from(declared), system }
     }
 
     /// Binds a statement.

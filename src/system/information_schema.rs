@@ -21,10 +21,10 @@ use crate::system::{SystemContext, objects};
 pub(crate) async fn table(context: &SystemContext, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
     let database = context.caller.database.as_str();
     let batch = match name {
-        "tables" => tables(&objects::load(context).await?, database)?,
-        "columns" => columns(&objects::load(context).await?, database)?,
-        "schemata" => schemata(&objects::load(context).await?, database)?,
-        "views" => views(&objects::load(context).await?, database)?,
+        "tables" => tables(context.objects().await?, database)?,
+        "columns" => columns(context.objects().await?, database)?,
+        "schemata" => schemata(context.objects().await?, database)?,
+        "views" => views(context.objects().await?, database)?,
         "information_schema_catalog_name" => relation(&[("catalog_name", Kind::Text)], vec![vec![text(database)]])?,
         other => match empty(other)? {
             Some(batch) => batch,

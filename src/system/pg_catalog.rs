@@ -14,7 +14,7 @@ use datafusion_pg_catalog::pg_catalog::{PgCatalogSchemaProvider, PgCatalogStatic
 
 use crate::error::Result;
 use crate::sql::plan::query::memory_table;
-use crate::system::{SystemContext, objects};
+use crate::system::SystemContext;
 
 mod absent;
 mod classes;
@@ -60,18 +60,18 @@ pub(crate) async fn table(context: &SystemContext, name: &str) -> Result<Option<
         return Ok(None);
     }
     let batch = match name {
-        "pg_class" => classes::pg_class(&objects::load(context).await?)?,
-        "pg_attribute" => classes::pg_attribute(&objects::load(context).await?)?,
-        "pg_attrdef" => classes::pg_attrdef(&objects::load(context).await?)?,
-        "pg_namespace" => classes::pg_namespace(&objects::load(context).await?)?,
-        "pg_tables" => classes::pg_tables(&objects::load(context).await?)?,
-        "pg_views" => classes::pg_views(&objects::load(context).await?)?,
-        "pg_matviews" => classes::pg_matviews(&objects::load(context).await?)?,
-        "pg_description" => classes::pg_description(&objects::load(context).await?)?,
-        "pg_database" => roles::pg_database(&objects::load(context).await?)?,
-        "pg_roles" => roles::pg_roles(&objects::load(context).await?)?,
-        "pg_authid" | "pg_shadow" => roles::pg_roles(&objects::load(context).await?)?,
-        "pg_user" => roles::pg_user(&objects::load(context).await?)?,
+        "pg_class" => classes::pg_class(context.objects().await?)?,
+        "pg_attribute" => classes::pg_attribute(context.objects().await?)?,
+        "pg_attrdef" => classes::pg_attrdef(context.objects().await?)?,
+        "pg_namespace" => classes::pg_namespace(context.objects().await?)?,
+        "pg_tables" => classes::pg_tables(context.objects().await?)?,
+        "pg_views" => classes::pg_views(context.objects().await?)?,
+        "pg_matviews" => classes::pg_matviews(context.objects().await?)?,
+        "pg_description" => classes::pg_description(context.objects().await?)?,
+        "pg_database" => roles::pg_database(context.objects().await?)?,
+        "pg_roles" => roles::pg_roles(context.objects().await?)?,
+        "pg_authid" | "pg_shadow" => roles::pg_roles(context.objects().await?)?,
+        "pg_user" => roles::pg_user(context.objects().await?)?,
         "pg_auth_members" => roles::pg_auth_members()?,
         "pg_settings" => settings::pg_settings(&context.caller.settings)?,
         other => match absent::relation(other)? {

@@ -10,14 +10,14 @@ use lancegate_catalog::TableKind;
 
 use super::udf::{RowFunction, number, utf8};
 use crate::error::Result;
-use crate::system::{SystemContext, objects};
+use crate::system::SystemContext;
 
 /// Returns the functions of one statement that reads the catalog.
 ///
 /// # Errors
 /// If the metadata store or the data root fails.
 pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
-    let objects = objects::load(context).await?;
+    let objects = context.objects().await?;
     let roles = objects.roles.iter().map(|role| (i64::from(role.oid), role.name.clone())).collect();
     let views = objects
         .relations

@@ -24,7 +24,7 @@ use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
 use crate::sql::resolve::{self, object_of};
 use crate::sql::parameters::{self, Parameters};
-use crate::sql::{functions, labels, rewrite};
+use crate::sql::{functions, labels, rewrite, uuid};
 use crate::sqlstate::SqlState;
 use crate::storage::provider::{Columns, LanceTable};
 use crate::system::{self, SYSTEM_DATABASE, SystemContext};
@@ -200,6 +200,7 @@ impl Planner {
             Some(finish) => finish(logical)?,
             None => logical,
         };
+        let logical = uuid::coerce(logical)?;
         let (logical, parameters) = parameters::resolve(logical, &self.declared)?;
         // Types are checked now, so that a statement that cannot run is refused
         // when it is prepared, as PostgreSQL does.
@@ -319,6 +320,7 @@ impl Planner {
             caller: Arc::clone(&context.caller),
             text: Arc::from(""),
             declared: Arc::from([]),
+            system: context.clone(),
         }
     }
 
@@ -340,7 +342,9 @@ impl Planner {
         let schema = resolve::schema_of(&record.name.namespace);
         // A path that the store holds is a valid setting.
         let _ = caller.settings.set("search_path", &format!("\"{schema}\", public"));
-        Self { caller: Arc::new(caller), text: Arc::from(""), ..self.clone() }
+        let caller = Arc::new(caller);
+        let system = SystemContext::new(self.engine.clone(), Arc::clone(&caller));
+        Self { caller, text: Arc::from(""), system, ..self.clone() }
     }
 
     async fn owner_of(&self, record: &Table) -> Result<Option<UserName>> {
@@ -387,7 +391,7 @@ impl Planner {
 
     /// Returns for whom system relations are made.
     pub(crate) fn system_context(&self) -> SystemContext {
-        SystemContext { engine: self.engine.clone(), caller: Arc::clone(&self.caller) }
+        self.system.clone()
     }
 }
 

@@ -18,7 +18,8 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF, col,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
+
+use crate::sql::uuid::PostgresTypes;
 
 /// The tables of one statement and the functions of its state.
 pub(crate) struct Binder<'a> {
@@ -31,7 +32,7 @@ pub(crate) struct Binder<'a> {
 impl<'a> Binder<'a> {
     /// Returns a binder over loaded tables.
     pub(crate) fn new(state: &'a SessionState, sources: HashMap<TableReference, Arc<dyn TableSource>>) -> Self {
-        Self { state, sources, used: Mutex::default(), types: Arc::new(PgOidTypePlanner) }
+        Self { state, sources, used: Mutex::default(), types: Arc::new(PostgresTypes::default()) }
     }
 
     /// Returns the tables that the statement was bound to.
