@@ -147,13 +147,6 @@ impl Raw {
         assert_eq!((last.kind, last.field('S').as_deref()), ('E', Some("FATAL")), "{last:?}");
         assert_eq!(last.field('C').as_deref(), Some(code), "{last:?}");
     }
-
-    /// Ensures that the server closes, whatever it says.
-    pub(crate) async fn expect_closed(&mut self) {
-        while let Some(reply) = self.next().await {
-            assert_ne!(reply.kind, 'Z', "the session was opened");
-        }
-    }
 }
 
 /// Returns the kinds of messages as one word, for example `TDCZ`.
