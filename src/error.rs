@@ -10,6 +10,9 @@ use std::fmt;
 
 use crate::sqlstate::SqlState;
 
+mod metadata;
+pub mod position;
+pub mod query;
 mod refresh;
 
 /// An error (or notice) in the shape of PostgreSQL's ErrorResponse fields

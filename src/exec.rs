@@ -4,17 +4,52 @@
 //! executes, and nothing is described, without an [`Authorized`] proof, whose
 //! only constructor is the privilege check.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::execution::SessionState;
 use datafusion::physical_plan::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::scalar::ScalarValue;
-use lancegate_sql::Statement;
+use lancegate_auth::Privilege;
+use lancegate_catalog::Catalog;
+use lancegate_sql::{Limits, Statement};
 
-use crate::error::Result;
-use crate::session::{Session, StatementContext};
-use crate::sql::authorize::Authorized;
-use crate::sql::plan::Plan;
+use crate::config::GpuClass;
+use crate::error::{Result, SqlError};
+use crate::jobs::Jobs;
+use crate::session::{Session, StatementContext, TransactionStatus};
+use crate::sql::authorize::{self, Authorized};
+use crate::sql::functions;
+use crate::sql::plan::{Plan, Planner};
+use crate::sqlstate::SqlState;
+use crate::storage::Store;
+use crate::system::pg_catalog::StaticTables;
+
+pub(crate) mod adopt;
+pub(crate) mod alter;
+pub(crate) mod databases;
+pub(crate) mod dml;
+pub(crate) mod explain;
+pub(crate) mod grants;
+pub(crate) mod jobs;
+pub(crate) mod listing;
+pub(crate) mod query;
+pub(crate) mod refresh;
+pub(crate) mod rewrite_rows;
+pub(crate) mod runtime;
+pub(crate) mod session;
+pub(crate) mod tables;
+pub(crate) mod users;
+pub(crate) mod views;
+
+use self::runtime::QueryRuntime;
+
+/// The name of the database at the data root and of the first user.
+pub const DEFAULT_DATABASE: &str = "lancegate";
 
 /// What a statement answers.
 pub enum Outcome {
@@ -38,4 +73,263 @@ pub enum RowsTag {
     Counted(&'static str),
     /// The tag as it is: `REFRESH COLUMN`, `EXPLAIN`, `SHOW`.
     Fixed(String),
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rows { schema, tag, .. } => {
+                f.debug_struct("Rows").field("schema", schema).field("tag", tag).finish_non_exhaustive()
+            }
+            Self::Done(tag) => f.debug_tuple("Done").field(tag).finish(),
+        }
+    }
+}
+
+impl Outcome {
+    /// Returns the rows of one batch under a fixed tag.
+    pub fn batch(batch: RecordBatch, tag: impl Into<String>) -> Self {
+        let schema = batch.schema();
+        let stream = futures::stream::once(async move { Ok(batch) });
+        let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), stream));
+        Self::Rows { schema, stream, tag: RowsTag::Fixed(tag.into()) }
+    }
+}
+
+/// Bounds on the work of queries.
+#[derive(Debug, Clone)]
+pub struct QueryConfig {
+    /// Memory that all running queries share.
+    pub memory_bytes: usize,
+    /// Where they spill when it is used up.
+    pub spill_directory: PathBuf,
+    /// The most that they spill.
+    pub spill_bytes_max: u64,
+    /// Threads that run queries, and partitions of one query.
+    pub threads: usize,
+}
+
+/// What an engine is built from.
+#[derive(Debug)]
+pub struct EngineParts {
+    /// Names, users, grants, jobs.
+    pub catalog: Catalog,
+    /// The tables.
+    pub store: Store,
+    /// Bounds on queries.
+    pub query: QueryConfig,
+    /// Bounds on statement texts, for the texts of views.
+    pub limits: Limits,
+    /// The GPU classes of the deployment.
+    pub gpu_classes: Vec<GpuClass>,
+    /// The runner of jobs.
+    pub jobs: Arc<Jobs>,
+}
+
+/// Binds, authorizes and executes statements. Clones are one engine.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    parts: EngineParts,
+    runtime: QueryRuntime,
+    state: SessionState,
+    static_tables: StaticTables,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("catalog", &self.inner.parts.catalog).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Builds an engine and starts the threads that run queries.
+    ///
+    /// # Errors
+    /// If the spill folder cannot be made or the threads cannot be started.
+    pub fn new(parts: EngineParts) -> Result<Self> {
+        let runtime = QueryRuntime::start(parts.query.threads)?;
+        let state = functions::base_state(&parts.query)?;
+        let static_tables = StaticTables::load()?;
+        Ok(Self { inner: Arc::new(Inner { parts, runtime, state, static_tables }) })
+    }
+
+    /// Returns the metadata store.
+    pub fn catalog(&self) -> &Catalog {
+        &self.inner.parts.catalog
+    }
+
+    /// Returns the tables.
+    pub fn store(&self) -> &Store {
+        &self.inner.parts.store
+    }
+
+    /// Returns the runner of jobs.
+    pub fn jobs(&self) -> &Arc<Jobs> {
+        &self.inner.parts.jobs
+    }
+
+    /// Returns the GPU classes of the deployment.
+    pub fn gpu_classes(&self) -> &[GpuClass] {
+        &self.inner.parts.gpu_classes
+    }
+
+    /// Returns the bounds on statement texts.
+    pub fn limits(&self) -> &Limits {
+        &self.inner.parts.limits
+    }
+
+    /// Returns the planner state that every statement starts from: functions,
+    /// type names, memory pool and options, but no tables.
+    pub fn state(&self) -> &SessionState {
+        &self.inner.state
+    }
+
+    /// Returns the threads that queries run on.
+    pub(crate) fn runtime(&self) -> &QueryRuntime {
+        &self.inner.runtime
+    }
+
+    /// Returns the relations of `pg_catalog` that never change.
+    pub(crate) fn static_tables(&self) -> &StaticTables {
+        &self.inner.static_tables
+    }
+
+    /// Binds names to objects, expressions to types and parameters to numbers,
+    /// each table at its newest version.
+    ///
+    /// # Errors
+    /// What PostgreSQL answers at this stage: 42P01, 42703, 42883, 42804, ….
+    pub async fn plan(
+        &self,
+        session: &Session,
+        statement: &Statement,
+        text: &str,
+        parameter_types: &[Option<DataType>],
+    ) -> Result<Plan> {
+        let planner = Planner::new(self.clone(), session, text, parameter_types);
+        let statement = statement.clone();
+        // Binding recurses with the depth of the statement; the query threads
+        // have the stack for it.
+        self.runtime().run(async move { planner.plan(&statement).await }).await
+    }
+
+    /// Checks the privileges of the caller.
+    ///
+    /// # Errors
+    /// 42501, or what an unknown object answers where the caller may not know
+    /// that the object exists.
+    pub async fn authorize(&self, session: &Session, plan: Plan) -> Result<Authorized<Plan>> {
+        authorize::authorize(self, &session.principal, plan).await
+    }
+
+    /// Executes a plan. `parameters` are the values of `$1`, `$2`, … in order.
+    /// Transaction control and SET change `session`.
+    ///
+    /// # Errors
+    /// 25P02 in a failed block, 25006 for a write in a read-only one, and what
+    /// the statement itself raises.
+    pub async fn execute(
+        &self,
+        session: &mut Session,
+        plan: &Authorized<Plan>,
+        parameters: Vec<ScalarValue>,
+        ctx: &StatementContext,
+    ) -> Result<Outcome> {
+        ensure_runnable(session, plan)?;
+        match &**plan {
+            Plan::Query(query) => query::select(self, session, query, parameters, ctx).await,
+            Plan::Explain(explain) => explain::explain(self, session, explain, parameters, ctx).await,
+            Plan::Insert(insert) => dml::insert(self, session, insert, parameters, ctx).await,
+            Plan::Update(update) => dml::update(self, session, update, parameters, ctx).await,
+            Plan::Delete(delete) => dml::delete(self, session, delete, parameters, ctx).await,
+            Plan::Truncate(truncate) => dml::truncate(self, session, truncate, ctx).await,
+            Plan::CreateTable(create) => tables::create(self, session, create).await,
+            Plan::CreateTableAs(create) => tables::create_as(self, session, create, parameters, ctx).await,
+            Plan::DropTable(drop) => tables::drop(self, session, drop).await,
+            Plan::AlterTable(alter) => alter::alter(self, session, alter).await,
+            Plan::CreateView(create) => views::create(self, session, create).await,
+            Plan::DropView(drop) => views::drop(self, session, drop).await,
+            Plan::Database(database) => databases::run(self, session, database).await,
+            Plan::Grant(grant) => grants::run(self, session, grant).await,
+            Plan::User(user) => users::run(self, session, user).await,
+            Plan::Listing(listing) => listing::run(self, session, listing).await,
+            Plan::Session(statement) => session::run(self, session, statement).await,
+            Plan::RefreshColumn(plan) => refresh::refresh(self, session, plan, ctx).await,
+            Plan::ExplainRefresh(plan) => refresh::explain(self, session, plan, ctx).await,
+            Plan::Jobs(plan) => jobs::run(self, session, plan, ctx).await,
+        }
+    }
+
+    /// Returns the roles of a user, for sessions that begin.
+    ///
+    /// # Errors
+    /// If the metadata store fails.
+    pub async fn principal(&self, user: lancegate_auth::UserName) -> Result<lancegate_auth::Principal> {
+        let grants = self.catalog().grants().await?;
+        Ok(authorize::principal(user, &grants))
+    }
+
+    /// Returns whether the caller may do something, for callers that show less
+    /// instead of failing.
+    ///
+    /// # Errors
+    /// If the metadata store fails.
+    pub async fn allows(
+        &self,
+        principal: &lancegate_auth::Principal,
+        privilege: Privilege,
+        object: lancegate_auth::Object,
+    ) -> Result<bool> {
+        let grants = authorize::typed(&*self.catalog().grants().await?);
+        let requirement = lancegate_auth::Requirement::new(privilege, object);
+        Ok(lancegate_auth::decide(principal, &grants, &requirement).allowed())
+    }
+}
+
+/// Refuses what the state of the transaction block does not let through.
+fn ensure_runnable(session: &Session, plan: &Plan) -> Result<()> {
+    let ends_block = matches!(plan, Plan::Session(statement) if statement.ends_failed_block());
+    if session.transaction == TransactionStatus::Failed && !ends_block {
+        return Err(SqlError::new(
+            SqlState::IN_FAILED_SQL_TRANSACTION,
+            "current transaction is aborted, commands ignored until end of transaction block",
+        ));
+    }
+    match writes(plan) {
+        Some(command) if session.settings.transaction_read_only() => Err(SqlError::new(
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            format!("cannot execute {command} in a read-only transaction"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the command word of a plan that changes data or metadata.
+fn writes(plan: &Plan) -> Option<&'static str> {
+    match plan {
+        Plan::Insert(_) => Some("INSERT"),
+        Plan::Update(_) => Some("UPDATE"),
+        Plan::Delete(_) => Some("DELETE"),
+        Plan::Truncate(_) => Some("TRUNCATE TABLE"),
+        Plan::CreateTable(_) => Some("CREATE TABLE"),
+        Plan::CreateTableAs(_) => Some("CREATE TABLE AS"),
+        Plan::DropTable(_) => Some("DROP TABLE"),
+        Plan::AlterTable(_) => Some("ALTER TABLE"),
+        Plan::CreateView(_) => Some("CREATE VIEW"),
+        Plan::DropView(_) => Some("DROP VIEW"),
+        Plan::Database(plan) => plan.writes(),
+        Plan::Grant(plan) => plan.writes(),
+        Plan::User(plan) => plan.writes(),
+        Plan::RefreshColumn(_) => Some("REFRESH COLUMN"),
+        Plan::Query(_)
+        | Plan::Explain(_)
+        | Plan::Listing(_)
+        | Plan::Session(_)
+        | Plan::ExplainRefresh(_)
+        | Plan::Jobs(_) => None,
+    }
 }

@@ -209,6 +209,12 @@ pub struct Failure {
     pub error_code: String,
     /// What a user reads.
     pub message: String,
+    /// What is known besides, in sentences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// What to do, in sentences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// The five-character code, if the runner knows one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sqlstate: Option<String>,

@@ -3,6 +3,7 @@
 //! All SQL of this crate is below this module. Rust callers see the methods of
 //! [`Catalog`]; each is one transaction.
 
+mod attempt;
 mod claims;
 mod control;
 mod draft;

@@ -19,7 +19,7 @@ impl From<StorageError> for SqlError {
             StorageError::Unsupported { .. } => {
                 Self::not_supported(message).hint("The table was declared by newer or other software.")
             }
-            StorageError::Lance(error) => lance(&error),
+            StorageError::Lance(error) => super::query::lance_error(&error),
             StorageError::Io { source, .. } => Self::new(io_code(&source), message),
         }
     }
@@ -27,7 +27,7 @@ impl From<StorageError> for SqlError {
 
 /// Maps what Lance reports. Messages of Lance end in the source location that
 /// raised them, which is of no use to a client and stays in the log.
-fn lance(error: &lance::Error) -> SqlError {
+pub(super) fn lance(error: &lance::Error) -> SqlError {
     use lance::Error;
     let full = error.to_string();
     tracing::debug!(%full, "storage error");

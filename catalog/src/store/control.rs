@@ -43,8 +43,8 @@ impl Catalog {
     }
 
     /// Asks for the end of every unfinished job of a table generation – of
-    /// those on `column` and on `branch` only, when they are given. All in one
-    /// transaction.
+    /// those on `column` and on `branch` only, when they are given. A job
+    /// without a branch is on `main`. All in one transaction.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Catalog {
             Box::pin(async move {
                 let rows = sqlx::query(jobs::select(
                     "WHERE finished_at IS NULL AND table_id = $1
-                        AND ($2 IS NULL OR column_name = $2) AND ($3 IS NULL OR branch = $3)
+                        AND ($2 IS NULL OR column_name = $2) AND ($3 IS NULL OR COALESCE(branch, 'main') = $3)
                      ORDER BY created_at, job_id",
                 ))
                 .bind(table.to_string())

@@ -270,7 +270,11 @@ impl WriterTask {
                 Durability::Full => "PRAGMA synchronous = FULL",
                 Durability::Process => "PRAGMA synchronous = NORMAL",
             };
-            self.execute(pragma).await?;
+            // This pragma acts when it is compiled, so it is compiled each time.
+            sqlx::query(pragma)
+                .persistent(false)
+                .execute(&mut self.tx.connection)
+                .await?;
             self.synchronous = durability;
         }
         Ok(())

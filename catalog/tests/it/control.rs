@@ -222,6 +222,7 @@ async fn dropping_a_column_cancels_its_jobs_and_no_others() {
         canceled.unwrap()
     };
     assert_eq!(cancel(Some("a"), Some("none")).await, []);
+    assert_eq!(cancel(Some("c"), Some("main")).await, []);
     assert_eq!(
         cancel(Some("a"), None).await,
         [
@@ -230,7 +231,14 @@ async fn dropping_a_column_cancels_its_jobs_and_no_others() {
         ]
     );
     assert_eq!(store.state(&other_column).await, JobState::Queued);
-    assert_eq!(cancel(None, None).await.len(), 2);
+    assert_eq!(
+        cancel(None, Some("main")).await,
+        [(other_column.id, CancelOutcome::Canceled)]
+    );
+    assert_eq!(
+        cancel(None, None).await,
+        [(running.id, CancelOutcome::Requested)]
+    );
     assert_eq!(store.state(&other_column).await, JobState::Canceled);
     assert_eq!(store.state(&other_table).await, JobState::Queued);
 }

@@ -70,3 +70,28 @@ async fn a_full_disk_refuses_changes_and_keeps_what_was_acknowledged() {
     }
     assert_eq!(heard, accepted + 20);
 }
+
+/// Runs a change and returns what `PRAGMA synchronous` says within it.
+async fn synchronous(catalog: &Catalog, durability: Durability) -> i64 {
+    let read = catalog.write(durability, |tx| {
+        Box::pin(async move {
+            Ok(sqlx::query_scalar("PRAGMA synchronous")
+                .fetch_one(tx.connection())
+                .await?)
+        })
+    });
+    read.await.unwrap()
+}
+
+#[tokio::test]
+async fn each_commit_goes_as_far_as_it_was_asked_to() {
+    let folder = TempDir::new().unwrap();
+    let catalog = Catalog::open_sqlite(&folder.path().join("catalog.db"))
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        // 2 is FULL, 1 is NORMAL.
+        assert_eq!(synchronous(&catalog, Durability::Full).await, 2);
+        assert_eq!(synchronous(&catalog, Durability::Process).await, 1);
+    }
+}

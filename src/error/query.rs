@@ -1,0 +1,336 @@
+//! SQLSTATEs of what binding and running a query reports.
+//!
+//! DataFusion wraps errors in context, shares them between partitions and says
+//! many things in words only; the words that clients act on are recognised here.
+
+use std::io;
+
+use arrow::error::ArrowError;
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+
+use super::SqlError;
+use super::position;
+use crate::sqlstate::SqlState;
+use crate::storage::StorageError;
+
+impl From<DataFusionError> for SqlError {
+    fn from(error: DataFusionError) -> Self {
+        from_ref(&error)
+    }
+}
+
+impl From<ArrowError> for SqlError {
+    fn from(error: ArrowError) -> Self {
+        arrow(&error)
+    }
+}
+
+/// Maps an error of the binder and points at the place in `text` it is about.
+pub fn in_text(error: &DataFusionError, text: &str) -> SqlError {
+    let span = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    let position = span.and_then(|span| {
+        let start = span.start;
+        position::of(text, start.line, start.column)
+    });
+    let mapped = from_ref(error);
+    if mapped.position.is_some() { mapped } else { mapped.at(position) }
+}
+
+fn from_ref(error: &DataFusionError) -> SqlError {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => from_ref(inner),
+        DataFusionError::Shared(inner) => from_ref(inner),
+        DataFusionError::Collection(errors) => match errors.first() {
+            Some(first) => from_ref(first),
+            None => SqlError::internal("an empty collection of errors"),
+        },
+        DataFusionError::ArrowError(error, _) => arrow(error),
+        DataFusionError::SchemaError(error, _) => schema(error),
+        DataFusionError::ParquetError(error) => SqlError::new(SqlState::IO_ERROR, lower(&error.to_string())),
+        DataFusionError::ObjectStore(error) => SqlError::new(SqlState::IO_ERROR, lower(&error.to_string())),
+        DataFusionError::IoError(error) => io_error(error),
+        DataFusionError::SQL(error, _) => SqlError::new(SqlState::SYNTAX_ERROR, lower(&parser_message(error))),
+        DataFusionError::NotImplemented(message) => SqlError::not_supported(lower(message)),
+        DataFusionError::Plan(message) => plan(message),
+        DataFusionError::Configuration(message) => {
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, lower(message))
+        }
+        DataFusionError::Execution(message) => execution(message),
+        DataFusionError::ExecutionJoin(error) => SqlError::internal(error),
+        DataFusionError::ResourcesExhausted(message) => exhausted(message),
+        DataFusionError::External(error) => external(error.as_ref()),
+        DataFusionError::Internal(message) => internal(message),
+        DataFusionError::Substrait(message) | DataFusionError::Ffi(message) => SqlError::internal(message),
+    }
+}
+
+fn external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> SqlError {
+    if let Some(error) = error.downcast_ref::<SqlError>() {
+        return error.clone();
+    }
+    if let Some(error) = error.downcast_ref::<DataFusionError>() {
+        return from_ref(error);
+    }
+    if let Some(error) = error.downcast_ref::<lance::Error>() {
+        return lance_error(error);
+    }
+    if let Some(StorageError::Lance(error)) = error.downcast_ref::<StorageError>() {
+        return lance_error(error);
+    }
+    if let Some(error) = error.downcast_ref::<ArrowError>() {
+        return arrow(error);
+    }
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return io_error(error);
+    }
+    let message = error.to_string();
+    by_words(&message).unwrap_or_else(|| SqlError::internal(message))
+}
+
+/// Maps what Lance reports. An error of a query inside it speaks for itself.
+pub(super) fn lance_error(error: &lance::Error) -> SqlError {
+    use std::error::Error;
+    let mut cause: Option<&(dyn Error + 'static)> = error.source();
+    while let Some(inner) = cause {
+        if let Some(error) = inner.downcast_ref::<SqlError>() {
+            return error.clone();
+        }
+        if let Some(error) = inner.downcast_ref::<DataFusionError>() {
+            return from_ref(error);
+        }
+        cause = inner.source();
+    }
+    by_words(&error.to_string()).unwrap_or_else(|| super::refresh::lance(error))
+}
+
+fn schema(error: &SchemaError) -> SqlError {
+    match error {
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let missing = match &field.relation {
+                Some(relation) => format!("column {}.{} does not exist", relation.table(), field.name),
+                None => format!("column \"{}\" does not exist", field.name),
+            };
+            let near = valid_fields.iter().find(|valid| near(&valid.name, &field.name));
+            let mapped = SqlError::new(SqlState::UNDEFINED_COLUMN, missing);
+            match near {
+                Some(near) => {
+                    let qualified = match &near.relation {
+                        Some(relation) => format!("{}.{}", relation.table(), near.name),
+                        None => near.name.clone(),
+                    };
+                    mapped.hint(format!("Perhaps you meant to reference the column \"{qualified}\"."))
+                }
+                None => mapped,
+            }
+        }
+        SchemaError::AmbiguousReference { field } => SqlError::new(
+            SqlState::AMBIGUOUS_COLUMN,
+            format!("column reference \"{}\" is ambiguous", field.name),
+        ),
+        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
+            SqlError::new(SqlState::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once"))
+        }
+    }
+}
+
+/// Names that differ in case or by one letter are worth a hint.
+fn near(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
+    if one == other {
+        return true;
+    }
+    if one.len().abs_diff(other.len()) > 1 || one.len() < 3 {
+        return false;
+    }
+    let prefix = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+    let suffix = one.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
+    prefix + suffix + 1 >= one.len().max(other.len())
+}
+
+fn plan(message: &str) -> SqlError {
+    if let Some(mapped) = by_words(message) {
+        return mapped;
+    }
+    let code = match message {
+        text if text.contains("must appear in the GROUP BY clause") || text.contains("must be part of GROUP BY") => {
+            SqlState::GROUPING_ERROR
+        }
+        text if text.contains("Cannot infer common argument type")
+            || text.contains("cannot be coerced")
+            || text.contains("type_coercion")
+            || text.contains("Cannot coerce") =>
+        {
+            SqlState::DATATYPE_MISMATCH
+        }
+        text if text.contains("must have the same number of columns") || text.contains("Column count") => {
+            SqlState::SYNTAX_ERROR
+        }
+        text if text.contains("recursion limit") => SqlState::STATEMENT_TOO_COMPLEX,
+        _ => SqlState::SYNTAX_ERROR,
+    };
+    SqlError::new(code, lower(message))
+}
+
+fn execution(message: &str) -> SqlError {
+    by_words(message).unwrap_or_else(|| SqlError::new(SqlState::DATA_EXCEPTION, lower(message)))
+}
+
+fn internal(message: &str) -> SqlError {
+    by_words(message).unwrap_or_else(|| SqlError::internal(message))
+}
+
+/// Recognises what is reported in words only.
+fn by_words(message: &str) -> Option<SqlError> {
+    let mapped = |code, text: String| Some(SqlError::new(code, text));
+    if message.contains("Divide by zero") || message.contains("DivideByZero") {
+        return mapped(SqlState::DIVISION_BY_ZERO, "division by zero".to_owned());
+    }
+    if let Some(rest) = message.strip_prefix("Invalid function '") {
+        let name = rest.split('\'').next().unwrap_or_default();
+        return Some(
+            SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist")).hint(
+                "No function matches the given name and argument types. You might need to add explicit type casts.",
+            ),
+        );
+    }
+    if let Some(rest) = message.strip_prefix("table function '") {
+        let name = rest.split('\'').next().unwrap_or_default();
+        return mapped(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist"));
+    }
+    if let Some(rest) = message.strip_prefix("table '") {
+        let name = rest.split('\'').next().unwrap_or_default();
+        return mapped(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+    }
+    if message.contains("No function matches the given name and argument types")
+        || message.contains("Function '") && message.contains("expects")
+        || message.contains("does not support")  && message.contains("function")
+    {
+        return mapped(SqlState::UNDEFINED_FUNCTION, lower(first_line(message)));
+    }
+    if message.contains("Arithmetic overflow") || message.contains("Overflow happened") || message.contains("overflow on") {
+        return mapped(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range".to_owned());
+    }
+    if message.contains("Cannot cast string") || message.contains("Error parsing timestamp") || message.contains("Cannot parse") {
+        return mapped(SqlState::INVALID_TEXT_REPRESENTATION, lower(message));
+    }
+    if message.contains("Can't cast value") || message.contains("out of range") {
+        return mapped(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, lower(message));
+    }
+    if message.contains("No space left on device") {
+        return Some(
+            SqlError::new(SqlState::DISK_FULL, "could not write: no space left on device")
+                .hint("Free disk space and run the statement again."),
+        );
+    }
+    if message.contains("more than one row") || message.contains("returned more than 1 row") {
+        return mapped(
+            SqlState::CARDINALITY_VIOLATION,
+            "more than one row returned by a subquery used as an expression".to_owned(),
+        );
+    }
+    None
+}
+
+fn arrow(error: &ArrowError) -> SqlError {
+    match error {
+        ArrowError::DivideByZero => SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"),
+        ArrowError::ArithmeticOverflow(_) => {
+            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range")
+        }
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => by_words(message)
+            .unwrap_or_else(|| SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, lower(message))),
+        ArrowError::ComputeError(message) | ArrowError::InvalidArgumentError(message) => {
+            by_words(message).unwrap_or_else(|| SqlError::new(SqlState::DATA_EXCEPTION, lower(message)))
+        }
+        ArrowError::ExternalError(error) => external(error.as_ref()),
+        ArrowError::IoError(_, error) => io_error(error),
+        ArrowError::NotYetImplemented(message) => SqlError::not_supported(lower(message)),
+        ArrowError::MemoryError(message) => SqlError::new(SqlState::OUT_OF_MEMORY, lower(message)),
+        other => {
+            let message = other.to_string();
+            by_words(&message).unwrap_or_else(|| SqlError::internal(message))
+        }
+    }
+}
+
+fn io_error(error: &io::Error) -> SqlError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            SqlError::new(SqlState::DISK_FULL, "could not write: no space left on device")
+                .hint("Free disk space and run the statement again.")
+        }
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
+            SqlError::new(SqlState::DATA_CORRUPTED, lower(&error.to_string()))
+        }
+        _ => SqlError::new(SqlState::IO_ERROR, lower(&error.to_string())),
+    }
+}
+
+fn exhausted(message: &str) -> SqlError {
+    if message.contains("disk") || message.contains("temp") {
+        return SqlError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, "the query spills more than is allowed")
+            .detail(first_line(message))
+            .hint("Raise the limit on spilling, or let the query sort and group less.");
+    }
+    SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
+        .detail(first_line(message))
+        .hint("Raise the memory limit of queries, or let the query sort and group less.")
+}
+
+fn parser_message(error: &datafusion::sql::sqlparser::parser::ParserError) -> String {
+    use datafusion::sql::sqlparser::parser::ParserError;
+    match error {
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => message.clone(),
+        ParserError::RecursionLimitExceeded => "the statement is nested too deeply".to_owned(),
+    }
+}
+
+fn first_line(message: &str) -> &str {
+    message.lines().next().unwrap_or_default()
+}
+
+/// PostgreSQL begins messages in lower case; names keep theirs.
+fn lower(message: &str) -> String {
+    let message = first_line(message).trim_end_matches('.');
+    let mut chars = message.chars();
+    let Some(first) = chars.next() else { return String::new() };
+    let second_is_lower = chars.clone().next().is_some_and(|second| second.is_lowercase() || second == ' ');
+    if first.is_uppercase() && second_is_lower {
+        first.to_lowercase().chain(chars).collect()
+    } else {
+        message.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_errors_are_mapped_by_their_cause() {
+        let divide = || DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None);
+        let cases = [
+            divide(),
+            DataFusionError::Context("while".into(), Box::new(divide())),
+            DataFusionError::Shared(std::sync::Arc::new(divide())),
+            DataFusionError::External(Box::new(divide())),
+        ];
+        for error in cases {
+            assert_eq!(SqlError::from(error).code, SqlState::DIVISION_BY_ZERO);
+        }
+    }
+
+    #[test]
+    fn an_error_of_ours_passes_through_as_it_is() {
+        let own = SqlError::canceled("user request");
+        assert_eq!(SqlError::from(DataFusionError::External(Box::new(own.clone()))), own);
+    }
+
+    #[test]
+    fn hints_are_given_for_near_names() {
+        for (one, other, expected) in [("body", "bodi", true), ("body", "BODY", true), ("body", "title", false)] {
+            assert_eq!(near(one, other), expected, "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Runs REFRESH COLUMN, EXPLAIN REFRESH COLUMN and EXPLAIN JOB.
+
+use lancegate_auth::{Object, Principal, Privilege};
+use lancegate_catalog::{CatalogError, Job, JobKind, NewJob};
+use lancegate_sql::ast::Wait;
+use serde_json::json;
+
+use crate::error::{Result, SqlError};
+use crate::exec::{Engine, Outcome};
+use crate::refresh::explain::{self, PlanRow};
+use crate::refresh::{RefreshSpec, explain::explain as explain_refresh};
+use crate::session::{NoticeSeverity, Session, StatementContext, TransactionStatus};
+use crate::sql::plan::{ExplainRefreshPlan, RefreshPlan};
+use crate::sql::resolve::object_of;
+use crate::sqlstate::SqlState;
+use crate::system::{columns, explain_job};
+
+pub(crate) mod answer;
+pub(crate) mod blocked;
+
+use self::answer::Answer;
+
+/// The field of a job's document that holds the statement, for EXPLAIN JOB.
+const STATEMENT: &str = "statement";
+
+/// Submits a refresh and answers with its handle, or waits for its end.
+///
+/// # Errors
+/// 55006 if the column is being refreshed, and what the job ends with.
+pub(crate) async fn refresh(
+    engine: &Engine,
+    session: &mut Session,
+    plan: &RefreshPlan,
+    ctx: &StatementContext,
+) -> Result<Outcome> {
+    if session.transaction == TransactionStatus::InBlock {
+        let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, "REFRESH COLUMN is not part of the transaction block")
+            .detail("It is submitted at once, and ROLLBACK does not undo it.");
+        session.notify(NoticeSeverity::Notice, notice);
+    }
+    let registry = reads_registry(engine, &session.principal).await?;
+    // Asked before the job is there, which would count itself.
+    let early = registry && wants_handle(session, plan.statement.wait) && !engine.jobs().retained_full().await?;
+    let job = submit(engine, session, plan, registry).await?;
+    let answer = if early {
+        Answer::submitted(&job)
+    } else {
+        Answer::succeeded(&blocked::until_ended(engine, session, job.id, ctx).await?, registry)
+    };
+    Ok(Outcome::batch(answer.batch()?, "REFRESH COLUMN"))
+}
+
+/// Whether the caller may know of jobs at all (HAND-04).
+async fn reads_registry(engine: &Engine, principal: &Principal) -> Result<bool> {
+    Ok(engine.allows(principal, Privilege::Usage, Object::System).await?
+        && engine.allows(principal, Privilege::Operate, Object::System).await?)
+}
+
+fn wants_handle(session: &Session, wait: Option<Wait>) -> bool {
+    match wait {
+        Some(Wait::Wait) => false,
+        Some(Wait::NoWait) => true,
+        None => session.settings.early_job_handle(),
+    }
+}
+
+async fn submit(engine: &Engine, session: &Session, plan: &RefreshPlan, registry: bool) -> Result<Job> {
+    let record = &plan.table.record;
+    let user = session.principal.user.as_str();
+    let branch = plan.statement.options.branch.clone();
+    let mut spec = json!(plan.spec());
+    spec[STATEMENT] = json!(plan.statement.to_string());
+    let mut job = NewJob::new(JobKind::ComputedRefresh, &record.name.database, &record.name.name, user);
+    job.namespace.clone_from(&record.name.namespace);
+    job.table_id = Some(record.id);
+    job.column = Some(plan.column.name.clone());
+    // One active refresh per table generation, branch and column: the field id
+    // stays the column's own when it is renamed.
+    let key = format!("refresh/{}/{}/{}", record.id, branch.as_deref().unwrap_or(""), plan.column.field_id);
+    job.exclusive_key = Some(key);
+    job.branch = branch;
+    job.spec = spec;
+    match engine.jobs().submit(job).await {
+        Ok(job) => Ok(job),
+        Err(CatalogError::Busy { active }) => Err(busy(plan, registry.then(|| active.to_string()))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The id is part of the registry: only those who may read that see it.
+fn busy(plan: &RefreshPlan, active: Option<String>) -> SqlError {
+    let (column, table) = (&plan.column.name, plan.table.name());
+    let message = format!("column \"{column}\" of table \"{table}\" is already being refreshed");
+    let error = SqlError::new(SqlState::OBJECT_IN_USE, message);
+    match active {
+        Some(id) => error
+            .detail(format!("Job {id} is active."))
+            .hint(format!("Wait for it with WAIT JOB '{id}', or end it with CANCEL JOB '{id}'.")),
+        None => error.hint("Run the statement again when it has ended."),
+    }
+}
+
+/// Shows what a refresh would do.
+///
+/// # Errors
+/// As the planning of the refresh itself.
+pub(crate) async fn explain(
+    engine: &Engine,
+    _session: &Session,
+    plan: &ExplainRefreshPlan,
+    ctx: &StatementContext,
+) -> Result<Outcome> {
+    let logical = logical_plan(&plan.refresh.statement.to_string());
+    let rows = plan_rows(engine, plan.refresh.spec(), logical, Vec::new(), plan.verbose);
+    let rows = tokio::select! {
+        biased;
+        () = ctx.cancel.cancelled() => return Err(ctx.error()),
+        rows = rows => rows?,
+    };
+    Ok(Outcome::batch(columns::batch(&explain_job::columns(), &rows)?, "EXPLAIN"))
+}
+
+/// Renders the plan that a job would have if it began now, with the registry's
+/// view on the root. A job whose work is not a plan, and one on a table that the
+/// caller may not read or that is gone, is its root alone.
+///
+/// # Errors
+/// As the planning of the refresh.
+pub(crate) async fn explain_job(
+    engine: &Engine,
+    principal: &Principal,
+    job: &Job,
+    verbose: bool,
+) -> Result<Vec<PlanRow>> {
+    let root = root_attributes(job);
+    match readable_spec(engine, principal, job).await? {
+        Some(spec) => {
+            let statement = job.spec.get(STATEMENT).and_then(|text| text.as_str()).unwrap_or_default();
+            plan_rows(engine, spec, logical_plan(statement), root, verbose).await
+        }
+        None => {
+            let attributes: Vec<String> = root.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            Ok(vec![("physical_plan".to_owned(), format!("JobExec: job_type={}, {}", job.kind, attributes.join(", ")))])
+        }
+    }
+}
+
+fn logical_plan(statement: &str) -> String {
+    format!("RefreshColumn: {statement}")
+}
+
+async fn plan_rows(
+    engine: &Engine,
+    spec: RefreshSpec,
+    logical: String,
+    root: Vec<(String, String)>,
+    verbose: bool,
+) -> Result<Vec<explain::PlanRow>> {
+    let (store, limits) = (engine.store().clone(), engine.jobs().limits());
+    let work = async move { Ok(explain_refresh(&store, &spec, &logical, &limits, &root, verbose).await?) };
+    engine.runtime().run(work).await
+}
+
+/// Returns the work of a refresh on a table that exists and that the caller may read.
+async fn readable_spec(engine: &Engine, principal: &Principal, job: &Job) -> Result<Option<RefreshSpec>> {
+    if job.kind != JobKind::ComputedRefresh {
+        return Ok(None);
+    }
+    let Some(id) = job.table_id else { return Ok(None) };
+    let Some(record) = engine.catalog().table_by_id(id).await? else { return Ok(None) };
+    if !engine.allows(principal, Privilege::Select, object_of(&record)).await? {
+        return Ok(None);
+    }
+    Ok(serde_json::from_value(job.spec.clone()).ok())
+}
+
+fn root_attributes(job: &Job) -> Vec<(String, String)> {
+    let progress = crate::jobs::progress::shown(job);
+    let counter = |name| crate::jobs::progress::counter(progress.as_ref(), name);
+    let mut root = vec![("state".to_owned(), job.status.state.to_string())];
+    if let (Some(computed), Some(planned)) = (counter("rows_computed"), counter("rows_planned")) {
+        root.push(("progress".to_owned(), format!("{computed}/{planned}")));
+    }
+    let option = |name: &str| job.spec.get(name).filter(|value| !value.is_null()).cloned();
+    for name in ["num_workers", "branch"] {
+        if let Some(value) = option(name) {
+            root.push((name.to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+        }
+    }
+    root
+}

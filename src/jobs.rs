@@ -1,0 +1,219 @@
+//! Running jobs: claims, leases, progress, waiting and the sweep of old ones.
+//!
+//! The catalog owns what a job *is* and decides every change of its state; this
+//! module owns what a job *does* in this process. It parses no SQL and knows no
+//! privileges: a job's work is a typed document that was checked before the
+//! job existed.
+//!
+//! One task per claimed job ([`attempt`]) lives on the I/O runtime and keeps the
+//! lease alive; the work itself runs on the compute runtime, so that a batch
+//! that computes for a second delays no renewal.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lancegate_catalog::{Catalog, CatalogError, GatewayId, Job, NewJob, Timestamp};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::refresh::Limits;
+use crate::storage::Store;
+
+mod attempt;
+pub mod profile;
+pub mod progress;
+mod retention;
+mod runner;
+mod verdict;
+mod wait;
+mod work;
+
+use self::work::{RefreshWork, Work};
+
+/// Bounds of the runner.
+#[derive(Debug, Clone)]
+pub struct JobsConfig {
+    /// How long a claim holds without a renewal.
+    pub lease: Duration,
+    /// Attempts that run at the same time.
+    pub active_max: usize,
+    /// Unfinished jobs beyond which a refresh is answered only when it has ended.
+    pub retained_runs_max: usize,
+    /// How long ended jobs are kept.
+    pub retention: Duration,
+    /// How long events are kept.
+    pub event_retention: Duration,
+    /// The longest time between two samples of a running job.
+    pub progress_interval: Duration,
+    /// The shortest time between two notices to a client that waits.
+    pub notice_interval: Duration,
+    /// Workers of one refresh that does not say how many.
+    pub workers_max: usize,
+    /// See [`Limits::publish_fragments`].
+    pub publish_fragments: usize,
+    /// See [`Limits::publish_interval`].
+    pub publish_interval: Duration,
+}
+
+impl Default for JobsConfig {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Self {
+            lease: Duration::from_secs(30),
+            active_max: 4,
+            retained_runs_max: 1_000,
+            retention: 30 * DAY,
+            event_retention: 14 * DAY,
+            progress_interval: Duration::from_secs(30),
+            notice_interval: Duration::from_secs(5),
+            workers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            publish_fragments: 16,
+            publish_interval: Duration::from_secs(30),
+        }
+    }
+}
+
+impl JobsConfig {
+    fn limits(&self) -> Limits {
+        Limits {
+            workers: self.workers_max,
+            publish_fragments: self.publish_fragments,
+            publish_interval: self.publish_interval,
+        }
+    }
+}
+
+/// What the runner is built from.
+#[derive(Debug)]
+pub struct JobsParts {
+    /// The registry.
+    pub catalog: Catalog,
+    /// The tables.
+    pub store: Store,
+    /// Runs claims, leases and samples.
+    pub io: Handle,
+    /// Runs the work.
+    pub compute: Handle,
+    /// Bounds.
+    pub config: JobsConfig,
+}
+
+/// The runner of jobs. Clones are one runner.
+#[derive(Clone)]
+pub struct Jobs {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    catalog: Catalog,
+    gateway: GatewayId,
+    config: JobsConfig,
+    work: Arc<dyn Work>,
+    io: Handle,
+    compute: Handle,
+    /// Fires when nothing is to be claimed any more and attempts are to end.
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").field("gateway", &self.inner.gateway).finish_non_exhaustive()
+    }
+}
+
+impl Jobs {
+    /// Starts to run jobs, first of all those that an earlier process held when
+    /// it ended: the store is open in this process only, so nobody holds them now.
+    ///
+    /// # Errors
+    /// If the registry cannot be written.
+    pub async fn start(parts: JobsParts) -> Result<Self, CatalogError> {
+        let work = RefreshWork::new(parts.catalog.clone(), parts.store, parts.config.limits());
+        Self::start_with(Arc::new(work), parts.catalog, parts.io, parts.compute, parts.config).await
+    }
+
+    async fn start_with(
+        work: Arc<dyn Work>,
+        catalog: Catalog,
+        io: Handle,
+        compute: Handle,
+        config: JobsConfig,
+    ) -> Result<Self, CatalogError> {
+        let abandoned = catalog.abandon_leases(now()).await?;
+        if abandoned > 0 {
+            tracing::info!(jobs = abandoned, "jobs of an earlier process go on");
+        }
+        let inner = Arc::new(Inner {
+            catalog,
+            gateway: GatewayId::new(now()),
+            config,
+            work,
+            io,
+            compute,
+            stopping: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        inner.tasks.spawn_on(runner::run(Arc::clone(&inner)), &inner.io);
+        inner.tasks.spawn_on(retention::run(Arc::clone(&inner)), &inner.io);
+        Ok(Self { inner })
+    }
+
+    /// Records a job; a runner takes it at once if one is free. When this
+    /// returns, the job is on disk.
+    ///
+    /// # Errors
+    /// As [`Catalog::submit`].
+    pub async fn submit(&self, job: NewJob) -> Result<Job, CatalogError> {
+        self.inner.catalog.submit(job, now()).await
+    }
+
+    /// Returns whether so many jobs are unfinished that a new one is to be
+    /// waited for instead of being handed out (HAND-03).
+    ///
+    /// # Errors
+    /// If the registry cannot be read.
+    pub async fn retained_full(&self) -> Result<bool, CatalogError> {
+        let unfinished = self.inner.catalog.active_jobs().await?.len();
+        Ok(unfinished >= self.inner.config.retained_runs_max)
+    }
+
+    /// Returns the bounds of one refresh.
+    pub fn limits(&self) -> Limits {
+        self.inner.config.limits()
+    }
+
+    /// Returns the shortest time between two notices to a client that waits.
+    pub fn notice_interval(&self) -> Duration {
+        self.inner.config.notice_interval
+    }
+
+    /// Returns how long events are kept.
+    pub fn event_retention(&self) -> Duration {
+        self.inner.config.event_retention
+    }
+
+    /// Stops: claims nothing more, lets attempts end at their next boundary and
+    /// give their jobs back. What has not ended after `deadline` keeps its claim,
+    /// which the next start takes over. Returns whether everything ended.
+    pub async fn stop(&self, deadline: Duration) -> bool {
+        self.inner.stopping.cancel();
+        self.inner.tasks.close();
+        let ended = tokio::time::timeout(deadline, self.inner.tasks.wait()).await.is_ok();
+        if !ended {
+            tracing::warn!(tasks = self.inner.tasks.len(), "attempts did not end in time; the next start takes them over");
+        }
+        ended
+    }
+}
+
+/// The one place where this module reads the clock.
+fn now() -> Timestamp {
+    chrono::Utc::now()
+}
+
+#[cfg(test)]
+#[path = "jobs/tests.rs"]
+mod tests;

@@ -1,0 +1,226 @@
+//! One attempt: runs the work, keeps its lease, passes requests on, records
+//! samples, and writes down how it ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lancegate_catalog::{CatalogError, Control, Job, JobChange, JobState, NewEvent};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
+
+use super::progress::Sampler;
+use super::verdict::{self, Ended, Stop, Verdict};
+use super::work::WorkError;
+use super::{Inner, now};
+use crate::refresh::Progress;
+
+/// How often counters are looked at; most looks write nothing.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs one claimed job to the end of this attempt.
+pub(super) async fn supervise(inner: Arc<Inner>, job: Job) {
+    let span = tracing::info_span!("job", job_id = %job.id, kind = %job.kind, attempt = job.attempt);
+    async {
+        tracing::info!("attempt begins");
+        let mut attempt = Attempt::new(inner, job);
+        let ended = attempt.run().await;
+        attempt.settle(ended).await;
+    }
+    .instrument(span)
+    .await;
+}
+
+struct Attempt {
+    inner: Arc<Inner>,
+    job: Job,
+    progress: Arc<Progress>,
+    cancel: CancellationToken,
+    stop: Option<Stop>,
+    changes: Option<broadcast::Receiver<JobChange>>,
+    renewals: Interval,
+    /// Begin of the last renewal that arrived.
+    renewed: Instant,
+    looks: Interval,
+    sampler: Sampler,
+}
+
+impl Attempt {
+    fn new(inner: Arc<Inner>, job: Job) -> Self {
+        let cancel = CancellationToken::new();
+        Self {
+            progress: Arc::new(Progress::new(cancel.clone())),
+            cancel,
+            stop: None,
+            changes: Some(inner.catalog.subscribe()),
+            renewals: every(inner.config.lease / 3),
+            renewed: Instant::now(),
+            looks: every(LOOK_INTERVAL),
+            sampler: Sampler::new(job.epoch, inner.config.progress_interval),
+            inner,
+            job,
+        }
+    }
+
+    async fn run(&mut self) -> Ended {
+        // A request may have been made before this attempt listened.
+        self.look_at_job().await;
+        let mut work = self.spawn();
+        loop {
+            tokio::select! {
+                joined = &mut work => return ended(joined),
+                () = self.watch() => {}
+            }
+        }
+    }
+
+    fn spawn(&self) -> AbortOnDropHandle<Result<serde_json::Value, WorkError>> {
+        let (work, job, progress) = (Arc::clone(&self.inner.work), self.job.clone(), Arc::clone(&self.progress));
+        let task = async move { work.run(&job, progress).await }.in_current_span();
+        AbortOnDropHandle::new(self.inner.compute.spawn(task))
+    }
+
+    /// Handles the next thing that happens beside the work. May be dropped at
+    /// any point: registry calls run to their end by themselves.
+    async fn watch(&mut self) {
+        tokio::select! {
+            _ = self.renewals.tick() => self.renew().await,
+            _ = self.looks.tick() => self.look_at_counters().await,
+            change = next_change(&mut self.changes) => self.heed(change).await,
+            () = self.inner.stopping.cancelled(), if self.stop.is_none() => self.stop(Stop::Shutdown),
+        }
+    }
+
+    /// Tells the work to stop; the reason of the highest rank counts.
+    fn stop(&mut self, why: Stop) {
+        if self.stop.is_none_or(|earlier| earlier < why) {
+            tracing::info!(?why, "attempt is told to stop");
+            self.stop = Some(why);
+        }
+        self.cancel.cancel();
+    }
+
+    async fn renew(&mut self) {
+        let (begun, lease) = (Instant::now(), self.inner.config.lease);
+        let renewal = self.inner.catalog.renew_lease(self.job.id, self.job.epoch, lease, now());
+        match tokio::time::timeout(lease / 3, renewal).await {
+            Ok(Ok(request)) => {
+                self.renewed = begun;
+                self.obey(request);
+            }
+            Ok(Err(error)) if error.is_stale_epoch() => self.stop(Stop::LeaseLost),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot renew the lease"),
+            Err(_) => tracing::warn!("renewing the lease takes too long"),
+        }
+        // Once the lease may run out before the next renewal arrives, another
+        // attempt may begin; this one must have stopped by then.
+        if self.renewed.elapsed() >= lease * 2 / 3 {
+            self.stop(Stop::LeaseLost);
+        }
+    }
+
+    fn obey(&mut self, request: Option<Control>) {
+        match request {
+            Some(Control::Cancel) => self.stop(Stop::Cancel),
+            Some(Control::Pause) => self.stop(Stop::Pause),
+            None => {}
+        }
+    }
+
+    async fn heed(&mut self, change: Result<JobChange, RecvError>) {
+        match change {
+            Ok(change) if change.job_id != self.job.id => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => self.look_at_job().await,
+            Err(RecvError::Closed) => self.changes = None,
+        }
+    }
+
+    async fn look_at_job(&mut self) {
+        match self.inner.catalog.job(self.job.id).await {
+            Ok(Some(job)) if job.epoch == self.job.epoch && job.status.state == JobState::InProgress => {
+                self.obey(job.status.requested);
+            }
+            Ok(_) => self.stop(Stop::LeaseLost),
+            Err(error) => tracing::warn!(%error, "cannot read the job"),
+        }
+    }
+
+    async fn look_at_counters(&mut self) {
+        if let Some(sample) = self.sampler.due(&self.progress, Instant::now(), now()) {
+            self.record(sample.phase, sample.progress).await;
+        }
+    }
+
+    async fn record(&mut self, phase: &'static str, progress: serde_json::Value) {
+        let recorded = self.inner.catalog.record_progress(self.job.id, self.job.epoch, phase, progress, now());
+        match recorded.await {
+            Ok(()) => {}
+            Err(error) if error.is_stale_epoch() => self.stop(Stop::LeaseLost),
+            Err(error) => tracing::warn!(%error, "cannot record progress"),
+        }
+    }
+
+    /// Records the end. If the registry does not take it, the lease runs out
+    /// and another attempt finds the work done.
+    async fn settle(mut self, ended: Ended) {
+        let verdict = verdict::decide(ended, self.stop);
+        tracing::info!(?verdict, "attempt ended");
+        if verdict != Verdict::Leave {
+            let last = self.sampler.last(&self.progress, now());
+            self.record(last.phase, last.progress).await;
+        }
+        if let Err(error) = self.write(verdict).await {
+            if error.is_stale_epoch() {
+                tracing::info!(%error, "the job is another attempt's");
+            } else {
+                tracing::error!(%error, "cannot record the end of an attempt");
+            }
+        }
+    }
+
+    async fn write(&self, verdict: Verdict) -> Result<(), CatalogError> {
+        let (catalog, id, epoch) = (&self.inner.catalog, self.job.id, self.job.epoch);
+        match verdict {
+            Verdict::Complete(result) => catalog.complete(id, epoch, result, now()).await.map(drop),
+            Verdict::Fail(failure) => catalog.fail(id, epoch, failure, now()).await.map(drop),
+            Verdict::Cancel(why) => {
+                if let Some(message) = why {
+                    let emitted_by = self.inner.gateway.to_string();
+                    let event = NewEvent { emitted_by, worker: None, message, details: None };
+                    catalog.append_event(id, event, now()).await?;
+                }
+                catalog.canceled(id, epoch, now()).await.map(drop)
+            }
+            Verdict::Park => catalog.paused(id, epoch, now()).await.map(drop),
+            Verdict::Release => catalog.release(id, epoch, now()).await.map(drop),
+            Verdict::Leave => Ok(()),
+        }
+    }
+}
+
+fn ended(joined: Result<Result<serde_json::Value, WorkError>, tokio::task::JoinError>) -> Ended {
+    match joined {
+        Ok(returned) => Ended::Returned(returned),
+        Err(error) => match error.try_into_panic() {
+            Ok(payload) => Ended::Panicked(verdict::panic_message(payload.as_ref())),
+            Err(_) => Ended::Aborted,
+        },
+    }
+}
+
+/// Ticks at `period`, the first time one period from now, and never in bursts.
+fn every(period: Duration) -> Interval {
+    let mut interval = tokio::time::interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// Never completes once the registry has closed its channel.
+async fn next_change(changes: &mut Option<broadcast::Receiver<JobChange>>) -> Result<JobChange, RecvError> {
+    match changes {
+        Some(changes) => changes.recv().await,
+        None => std::future::pending().await,
+    }
+}

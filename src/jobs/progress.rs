@@ -1,0 +1,249 @@
+//! What others see of a running job: the phase and the progress object.
+//!
+//! A *sample* is stored by the attempt ([`Sampler`]); [`shown`] adds what the
+//! job's row knows. The field names are documented; a value that was not
+//! observed is absent, never zero.
+
+use std::time::Duration;
+
+use lancegate_catalog::{AttemptEpoch, Job, JobState, Timestamp};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use crate::refresh::Progress;
+use crate::refresh::progress::Sample;
+
+/// The phase of the job while its plan is made.
+const STARTING: &str = "starting";
+/// The phase of the job while rows are computed.
+const RUNNING: &str = "running";
+/// The phase of the job once all planned rows are accounted for. The registry
+/// refuses to park a job in this phase.
+const COMMITTING: &str = "committing";
+/// The nested phase while results are published.
+const FINALIZING: &str = "finalizing";
+
+/// A sample to be stored.
+#[derive(Debug, PartialEq)]
+pub(super) struct Stored {
+    /// The phase of the job.
+    pub(super) phase: &'static str,
+    /// The progress object.
+    pub(super) progress: Value,
+}
+
+/// The observed part of the progress object, in the order in which it is shown.
+#[derive(Debug, Serialize)]
+struct Observed {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'static str>,
+    rows_planned: u64,
+    rows_computed: u64,
+    // An expression has no per-row failures that could be skipped.
+    rows_skipped: u64,
+    rows_remaining: u64,
+    rows_published: u64,
+    rows_retained: u64,
+    fragments_planned: u64,
+    fragments_completed: u64,
+    active_workers: u64,
+    // A worker of an expression refresh is inside exactly one fragment.
+    active_fragments: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_row_progress_at_millis: Option<i64>,
+    sample_at_millis: i64,
+    execution_epoch: u64,
+}
+
+/// Decides when a sample is worth storing and makes it.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    epoch: AttemptEpoch,
+    interval: Duration,
+    rows: (u64, u64, u64),
+    rows_moved_at: Option<Timestamp>,
+    stored: Option<(Instant, &'static str, u64)>,
+}
+
+impl Sampler {
+    pub(super) fn new(epoch: AttemptEpoch, interval: Duration) -> Self {
+        Self { epoch, interval, rows: (0, 0, 0), rows_moved_at: None, stored: None }
+    }
+
+    /// Returns a sample if the phase or the number of finished fragments has
+    /// changed since the last one, or the last one is old.
+    pub(super) fn due(&mut self, progress: &Progress, at: Instant, now: Timestamp) -> Option<Stored> {
+        let (sample, clock) = (progress.sample(), progress.phase());
+        self.notice_rows(&sample, now);
+        let phase = job_phase(&sample, clock);
+        let due = self.stored.is_none_or(|(stored_at, stored_phase, fragments)| {
+            stored_phase != phase
+                || fragments != sample.fragments_completed
+                || at.saturating_duration_since(stored_at) >= self.interval
+        });
+        if !due {
+            return None;
+        }
+        self.stored = Some((at, phase, sample.fragments_completed));
+        Some(self.make(phase, &sample, clock, now))
+    }
+
+    /// Returns the sample that an ended job keeps.
+    pub(super) fn last(&mut self, progress: &Progress, now: Timestamp) -> Stored {
+        let (sample, clock) = (progress.sample(), progress.phase());
+        self.notice_rows(&sample, now);
+        self.make(job_phase(&sample, clock), &sample, clock, now)
+    }
+
+    fn notice_rows(&mut self, sample: &Sample, now: Timestamp) {
+        let rows = (sample.rows_computed, sample.rows_published, sample.rows_retained);
+        if rows != self.rows {
+            self.rows = rows;
+            self.rows_moved_at = Some(now);
+        }
+    }
+
+    fn make(&self, phase: &'static str, sample: &Sample, clock: &str, now: Timestamp) -> Stored {
+        let observed = Observed {
+            phase: worker_phase(sample, clock),
+            rows_planned: sample.rows_planned,
+            rows_computed: sample.rows_computed,
+            rows_skipped: 0,
+            rows_remaining: sample.rows_remaining,
+            rows_published: sample.rows_published,
+            rows_retained: sample.rows_retained,
+            fragments_planned: sample.fragments_planned,
+            fragments_completed: sample.fragments_completed,
+            active_workers: sample.active_workers,
+            active_fragments: sample.active_workers,
+            last_row_progress_at_millis: self.rows_moved_at.map(|at| at.timestamp_millis()),
+            sample_at_millis: now.timestamp_millis(),
+            execution_epoch: self.epoch.0,
+        };
+        Stored { phase, progress: json!(observed) }
+    }
+}
+
+/// The phase of the job; `clock` is the phase of the attempt's own timeline.
+fn job_phase(sample: &Sample, clock: &str) -> &'static str {
+    match clock {
+        "" | "planning" => STARTING,
+        "committing" => COMMITTING,
+        _ if sample.rows_planned > 0 && sample.rows_remaining == 0 => COMMITTING,
+        _ => RUNNING,
+    }
+}
+
+/// The phase of the workers; none before there are any.
+fn worker_phase(sample: &Sample, clock: &str) -> Option<&'static str> {
+    match job_phase(sample, clock) {
+        STARTING => None,
+        COMMITTING => Some(FINALIZING),
+        _ => Some(RUNNING),
+    }
+}
+
+/// Returns the progress object of a job as listings show it: the last sample of
+/// the execution that is current or that ended the job, and what the row knows.
+/// A queued or parked job has none.
+pub fn shown(job: &Job) -> Option<Value> {
+    let state = &job.status.state;
+    let sample = job.progress.as_ref()?.as_object()?;
+    let current = sample.get("execution_epoch").and_then(Value::as_u64) == Some(job.epoch.0);
+    let visible = match state {
+        JobState::Created | JobState::Queued | JobState::Paused => false,
+        JobState::InProgress => current,
+        JobState::Succeeded | JobState::Failed | JobState::Canceled | JobState::TimedOut | JobState::Other(_) => true,
+    };
+    visible.then(|| Value::Object(completed(job, sample)))
+}
+
+fn completed(job: &Job, sample: &Map<String, Value>) -> Map<String, Value> {
+    let mut shown = sample.clone();
+    shown.insert("state".to_owned(), json!(job.status.state.as_str()));
+    shown.insert("paused".to_owned(), json!(false));
+    if let Some(reason) = &job.queue_reason {
+        shown.insert("queue_reason".to_owned(), json!(reason));
+    }
+    if job.status.state == JobState::Succeeded
+        && let Some(failed) = job.result.as_ref().and_then(|result| result.get("rows_failed")?.as_u64())
+    {
+        shown.insert("rows_failed".to_owned(), json!(failed));
+    }
+    shown
+}
+
+/// Returns a row counter of the progress object, if it was observed.
+pub fn counter(progress: Option<&Value>, name: &str) -> Option<i64> {
+    progress?.get(name)?.as_i64()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        DateTime::from_timestamp_millis(millis).unwrap()
+    }
+
+    fn running() -> Progress {
+        let progress = Progress::new(CancellationToken::new());
+        progress.enter("running splits");
+        progress.planned(2, 10);
+        progress
+    }
+
+    #[test]
+    fn the_phase_follows_the_timeline_and_the_rows() {
+        let progress = Progress::new(CancellationToken::new());
+        let phase = |progress: &Progress| job_phase(&progress.sample(), progress.phase());
+        assert_eq!(phase(&progress), "starting");
+        progress.enter("planning");
+        assert_eq!(phase(&progress), "starting");
+        progress.planned(1, 5);
+        progress.enter("running splits");
+        assert_eq!(phase(&progress), "running");
+        progress.staged(5);
+        assert_eq!(phase(&progress), "committing");
+        progress.discarded(5);
+        assert_eq!(phase(&progress), "running");
+        progress.enter("committing");
+        assert_eq!(phase(&progress), "committing");
+    }
+
+    #[test]
+    fn a_sample_is_stored_first_on_change_and_when_the_last_is_old() {
+        let progress = running();
+        let mut sampler = Sampler::new(AttemptEpoch(3), Duration::from_secs(30));
+        let start = Instant::now();
+        let mut due = |seconds| sampler.due(&progress, start + Duration::from_secs(seconds), at(1)).is_some();
+        assert!(due(0), "the first");
+        progress.rows_computed(1);
+        assert!(!due(1), "rows alone are no reason");
+        assert!(due(30), "the last one is old");
+        progress.staged(4);
+        progress.published(1, 4);
+        assert!(due(31), "a fragment was published");
+        assert!(!due(32), "nothing happened");
+    }
+
+    #[test]
+    fn prog_03_a_sample_holds_the_documented_fields_and_nothing_that_was_not_seen() {
+        let progress = running();
+        progress.rows_computed(6);
+        progress.staged(6);
+        progress.published(1, 4);
+        let stored = Sampler::new(AttemptEpoch(3), Duration::from_secs(30)).last(&progress, at(1_000));
+        let expected = json!({
+            "phase": "running", "rows_planned": 10, "rows_computed": 6, "rows_skipped": 0, "rows_remaining": 4,
+            "rows_published": 4, "rows_retained": 2, "fragments_planned": 2, "fragments_completed": 1,
+            "active_workers": 0, "active_fragments": 0, "last_row_progress_at_millis": 1_000,
+            "sample_at_millis": 1_000, "execution_epoch": 3,
+        });
+        assert_eq!(stored, Stored { phase: "running", progress: expected });
+    }
+}

@@ -1,0 +1,74 @@
+//! The claim loop: one free slot, one claim, one attempt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lancegate_catalog::{JobChange, JobState};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Inner, attempt, now};
+
+/// How long the loop rests after the registry refused a claim.
+const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// Claims jobs until the runner stops.
+pub(super) async fn run(inner: Arc<Inner>) {
+    let slots = Arc::new(Semaphore::new(inner.config.active_max.max(1)));
+    // Subscribed before the first look, so that no submission falls in between.
+    let mut changes = inner.catalog.subscribe();
+    while let Some(slot) = free_slot(&inner, &slots).await {
+        match inner.catalog.claim_next(&inner.gateway, inner.config.lease, now()).await {
+            Ok(Some(job)) => {
+                let attempt = attempt::supervise(Arc::clone(&inner), job);
+                let work = async move {
+                    attempt.await;
+                    drop(slot);
+                };
+                inner.tasks.spawn_on(work, &inner.io);
+            }
+            Ok(None) => {
+                drop(slot);
+                until_claimable(&inner, &mut changes).await;
+            }
+            Err(error) => {
+                drop(slot);
+                tracing::error!(%error, "cannot claim jobs");
+                rest(&inner).await;
+            }
+        }
+    }
+}
+
+async fn free_slot(inner: &Inner, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    tokio::select! {
+        biased;
+        () = inner.stopping.cancelled() => None,
+        slot = Arc::clone(slots).acquire_owned() => Some(slot.expect("the semaphore is never closed")),
+    }
+}
+
+/// Waits until a job may have become claimable: something was queued, or a
+/// lease or a delay may have run out, of which no change tells.
+async fn until_claimable(inner: &Inner, changes: &mut broadcast::Receiver<JobChange>) {
+    let poll = tokio::time::sleep(inner.config.lease / 3);
+    tokio::pin!(poll);
+    loop {
+        tokio::select! {
+            () = inner.stopping.cancelled() => return,
+            () = &mut poll => return,
+            change = changes.recv() => match change {
+                Ok(change) if change.state != JobState::Queued => {}
+                Ok(_) | Err(RecvError::Lagged(_)) => return,
+                Err(RecvError::Closed) => return rest(inner).await,
+            },
+        }
+    }
+}
+
+async fn rest(inner: &Inner) {
+    tokio::select! {
+        () = inner.stopping.cancelled() => {}
+        () = tokio::time::sleep(REST_AFTER_ERROR) => {}
+    }
+}

@@ -1,0 +1,38 @@
+//! Waiting for the end of a job without polling.
+
+use lancegate_catalog::{CatalogError, EntityKind, Job, JobId};
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use super::Jobs;
+
+impl Jobs {
+    /// Waits until a job has reached a terminal state and returns it, or `None`
+    /// if `cancel` fired first; the job goes on then. Safe to drop.
+    ///
+    /// # Errors
+    /// [`CatalogError::NotFound`] for an unknown job, and what reading it reports.
+    pub async fn wait(&self, id: JobId, cancel: &CancellationToken) -> Result<Option<Job>, CatalogError> {
+        // Subscribed before the first look: an end in between is not missed.
+        let mut changes = self.inner.catalog.subscribe();
+        loop {
+            let found = self.inner.catalog.job(id).await?;
+            let job = found.ok_or_else(|| CatalogError::NotFound { kind: EntityKind::Job, name: id.to_string() })?;
+            if job.status.state.is_terminal() {
+                return Ok(Some(job));
+            }
+            loop {
+                let change = tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => return Ok(None),
+                    change = changes.recv() => change,
+                };
+                match change {
+                    Ok(change) if change.job_id != id || !change.state.is_terminal() => {}
+                    Ok(_) | Err(RecvError::Lagged(_)) => break,
+                    Err(RecvError::Closed) => return Err(CatalogError::Closed),
+                }
+            }
+        }
+    }
+}

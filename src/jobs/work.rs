@@ -1,0 +1,100 @@
+//! The work of jobs: from a job's document to its result.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lancegate_catalog::{Catalog, Failure, Job, JobKind};
+use serde_json::Value;
+
+use super::verdict::failure;
+use crate::error::SqlError;
+use crate::refresh::{self, Ledger, Limits, Progress, RefreshError, RefreshSpec};
+use crate::storage::{Store, StorageError};
+
+/// What attempts run. Tests put their own work here.
+#[async_trait]
+pub(super) trait Work: fmt::Debug + Send + Sync {
+    /// Does the work of a claimed job and returns its result. Dropping the
+    /// future must leave nothing half done.
+    async fn run(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError>;
+}
+
+/// Why work ended without a result.
+#[derive(Debug)]
+pub(super) enum WorkError {
+    /// It was told to stop and has.
+    Stopped,
+    /// The registry refused a write of this attempt.
+    LeaseLost,
+    /// What it works on does not exist any more.
+    Gone(String),
+    /// It failed.
+    Failed(Failure),
+}
+
+/// Runs refreshes of computed columns.
+pub(super) struct RefreshWork {
+    catalog: Catalog,
+    store: Store,
+    limits: Limits,
+}
+
+impl RefreshWork {
+    pub(super) fn new(catalog: Catalog, store: Store, limits: Limits) -> Self {
+        Self { catalog, store, limits }
+    }
+
+    async fn refresh(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
+        let spec: RefreshSpec = serde_json::from_value(job.spec.clone()).map_err(damaged)?;
+        let ledger = Ledger::new(self.catalog.clone(), job.id, job.epoch);
+        match refresh::run(&self.store, &spec, &ledger, progress, self.limits).await {
+            Ok(outcome) => serde_json::to_value(outcome).map_err(damaged),
+            Err(error) => Err(sorted(error, &spec)),
+        }
+    }
+}
+
+impl fmt::Debug for RefreshWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefreshWork").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Work for RefreshWork {
+    async fn run(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
+        match &job.kind {
+            JobKind::ComputedRefresh => self.refresh(job, progress).await,
+            JobKind::FunctionRefresh
+            | JobKind::CreateFunction
+            | JobKind::CreateIndex
+            | JobKind::Compact
+            | JobKind::Cleanup
+            | JobKind::DropTable
+            | JobKind::Sql
+            | JobKind::Other(_) => {
+                let error = SqlError::not_supported(format!("jobs of type {} are not supported", job.kind));
+                Err(WorkError::Failed(failure(&error.named("NotSupported"))))
+            }
+        }
+    }
+}
+
+fn damaged(error: serde_json::Error) -> WorkError {
+    WorkError::Failed(failure(&SqlError::internal(format!("unreadable job document: {error}"))))
+}
+
+fn sorted(error: RefreshError, spec: &RefreshSpec) -> WorkError {
+    match &error {
+        RefreshError::Canceled => WorkError::Stopped,
+        RefreshError::LeaseLost => WorkError::LeaseLost,
+        RefreshError::Storage(StorageError::NoColumn { .. }) => WorkError::Gone(error.to_string()),
+        // A branch that does not exist is a mistake in the request, not an end
+        // of the table.
+        RefreshError::Storage(StorageError::NotFound { .. }) if spec.branch.is_none() => {
+            WorkError::Gone(format!("the table of column \"{}\" does not exist any more", spec.column))
+        }
+        _ => WorkError::Failed(failure(&SqlError::from(error))),
+    }
+}

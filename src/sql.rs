@@ -1,0 +1,15 @@
+//! From a typed statement to an authorized plan: names, types, privileges.
+//!
+//! Nothing here changes data or metadata; `exec` does, and takes only what
+//! [`authorize`] has let through.
+
+pub mod authorize;
+pub mod caller;
+pub mod expression;
+pub mod functions;
+pub mod labels;
+pub mod parameters;
+pub mod plan;
+pub mod resolve;
+pub mod rewrite;
+pub mod types;

@@ -1,0 +1,86 @@
+//! The functions that SQL can call, and the planner state they live in.
+//!
+//! One state is made at start; each statement clones it and adds the functions
+//! whose answer depends on the session.
+
+use std::sync::Arc;
+
+use datafusion::execution::disk_manager::DiskManagerMode;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
+use datafusion_pg_catalog::setup_pg_catalog;
+
+use crate::error::{Result, SqlError};
+use crate::exec::{DEFAULT_DATABASE, QueryConfig};
+use crate::sql::caller::Caller;
+
+pub mod of_objects;
+pub mod of_session;
+pub mod postgres;
+pub(crate) mod udf;
+
+/// What a sort keeps in reserve to merge what it spilled, at most.
+const SORT_RESERVE_BYTES_MAX: usize = 10 << 20;
+
+/// Returns the state that all statements share: memory pool, spill folder,
+/// options, functions and type names.
+///
+/// # Errors
+/// If the spill folder cannot be used.
+pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(FairSpillPool::new(query.memory_bytes)))
+        .with_disk_manager_builder(
+            datafusion::execution::disk_manager::DiskManagerBuilder::default()
+                .with_mode(DiskManagerMode::Directories(vec![query.spill_directory.clone()]))
+                .with_max_temp_directory_size(query.spill_bytes_max),
+        )
+        .build_arc()?;
+    let context = SessionContext::new_with_config_rt(config(query), runtime);
+    setup_pg_catalog(&context, DEFAULT_DATABASE, EmptyContextProvider).map_err(|error| SqlError::from(*error))?;
+    for function in postgres::functions() {
+        context.register_udf(function);
+    }
+    Ok(context.state())
+}
+
+/// Returns the state of one statement.
+pub fn statement_state(base: &SessionState, caller: &Caller) -> SessionState {
+    let mut config = base.config().clone();
+    config.options_mut().execution.time_zone = Some(caller.settings.time_zone());
+    let mut state = SessionStateBuilder::new_from_existing(base.clone()).with_config(config).build();
+    for function in of_session::functions(caller) {
+        register(&mut state, function);
+    }
+    state
+}
+
+/// Adds a function to a state; a function of the same name is replaced.
+pub fn register(state: &mut SessionState, function: ScalarUDF) {
+    use datafusion::execution::FunctionRegistry;
+    // Registering in a session state only fails for read-only registries.
+    let _ = state.register_udf(Arc::new(function));
+}
+
+fn config(query: &QueryConfig) -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_default_catalog_and_schema(DEFAULT_DATABASE, "public")
+        .with_information_schema(false)
+        .with_target_partitions(query.threads.max(1));
+    let options = config.options_mut();
+    options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
+    options.sql_parser.collect_spans = true;
+    // A literal with a point is numeric in PostgreSQL.
+    options.sql_parser.parse_float_as_decimal = true;
+    // Lance stores no view types, and a computed column's type is inferred here.
+    options.sql_parser.map_string_types_to_utf8view = false;
+    // The limit on nesting is the parser's; DataFusion's own would be second.
+    options.sql_parser.recursion_limit = 10_000;
+    let share = query.memory_bytes / (8 * query.threads.max(1));
+    options.execution.sort_spill_reservation_bytes = share.min(SORT_RESERVE_BYTES_MAX);
+    config
+}

@@ -1,0 +1,68 @@
+//! Functions that answer about the session: who, where, with which settings.
+
+use std::sync::Arc;
+
+use arrow::array::{ListArray, StringArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{ScalarUDF, Volatility};
+use datafusion::scalar::ScalarValue;
+
+use super::udf::{RowFunction, text, utf8};
+use crate::error::SqlError;
+use crate::session::settings::SERVER_VERSION;
+use crate::sql::caller::Caller;
+
+/// Returns the functions of one statement of `caller`.
+pub fn functions(caller: &Caller) -> Vec<ScalarUDF> {
+    let user = caller.principal.user.as_str();
+    let mut functions = Vec::new();
+    for name in ["current_user", "session_user", "user", "current_role"] {
+        functions.push(RowFunction::constant(name, utf8(Some(user))));
+    }
+    for name in ["current_database", "current_catalog"] {
+        functions.push(RowFunction::constant(name, utf8(Some(caller.database.as_str()))));
+    }
+    let schema = caller.creation_path().into_iter().next();
+    functions.push(RowFunction::constant("current_schema", ScalarValue::Utf8(schema)));
+    functions.push(RowFunction::constant("pg_backend_pid", ScalarValue::Int32(Some(caller.session_id))));
+    functions.push(RowFunction::constant("version", utf8(Some(format!("PostgreSQL {SERVER_VERSION}")))));
+    functions.push(current_schemas(caller));
+    functions.push(current_setting(caller));
+    functions
+}
+
+fn current_schemas(caller: &Caller) -> ScalarUDF {
+    let (all, explicit) = (list(caller.search_path()), list(caller.creation_path()));
+    let returns = all.data_type();
+    RowFunction::new("current_schemas", &[1], returns, Volatility::Stable, move |arguments| {
+        Ok(match arguments {
+            [ScalarValue::Boolean(Some(true))] => all.clone(),
+            _ => explicit.clone(),
+        })
+    })
+}
+
+fn current_setting(caller: &Caller) -> ScalarUDF {
+    let settings = caller.settings.clone();
+    RowFunction::new("current_setting", &[1, 2], DataType::Utf8, Volatility::Stable, move |arguments| {
+        let Some(name) = arguments.first().and_then(text) else { return Ok(ScalarValue::Utf8(None)) };
+        let missing_ok = matches!(arguments.get(1), Some(ScalarValue::Boolean(Some(true))));
+        match settings.get(&name) {
+            Ok(value) => Ok(utf8(Some(value))),
+            Err(_) if missing_ok => Ok(ScalarValue::Utf8(None)),
+            Err(error) => Err(external(error)),
+        }
+    })
+}
+
+fn external(error: SqlError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+fn list(values: Vec<String>) -> ScalarValue {
+    let item = Arc::new(Field::new_list_field(DataType::Utf8, true));
+    let offsets = OffsetBuffer::from_lengths([values.len()]);
+    ScalarValue::List(Arc::new(ListArray::new(item, offsets, Arc::new(StringArray::from(values)), None)))
+}

@@ -1,0 +1,193 @@
+//! The names of result columns, as PostgreSQL gives them: `max`, not
+//! `max(docs.id)`; `?column?` for what has no name.
+//!
+//! Labels are put into the statement as aliases. Two equal labels of one select
+//! list are told apart by a mark that is taken off again when the result is
+//! described, because DataFusion refuses equal names.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use sqlparser::ast::{Expr, Ident, Select, SelectItem, Statement, VisitMut, VisitorMut};
+use std::sync::Arc;
+
+/// Begins the part of a name that the client does not see. It cannot come from
+/// a client, whose text holds no such character outside of quotes.
+const MARK: char = '\u{1f}';
+
+/// Gives every unnamed expression of every select list its PostgreSQL name.
+pub fn apply(statement: &mut Statement) {
+    struct Labels;
+    impl VisitorMut for Labels {
+        type Break = ();
+
+        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+            label(select);
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = statement.visit(&mut Labels);
+}
+
+/// Returns the schema with the names that the client sees.
+pub fn visible(schema: &Schema) -> SchemaRef {
+    let fields: Vec<Field> = schema
+        .fields()
+        .iter()
+        .map(|field| {
+            let name = field.name().split(MARK).next().unwrap_or_default();
+            field.as_ref().clone().with_name(name)
+        })
+        .collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+fn label(select: &mut Select) {
+    let wildcard = select
+        .projection
+        .iter()
+        .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for name in select.projection.iter().filter_map(name_of) {
+        *seen.entry(name).or_default() += 1;
+    }
+    let mut used = HashMap::new();
+    for (index, item) in select.projection.iter_mut().enumerate() {
+        let Some(name) = name_of(item) else { continue };
+        let ambiguous = seen.get(&name).copied().unwrap_or(0) > 1;
+        let first = used.insert(name.clone(), ()).is_none();
+        match item {
+            // A plain column keeps its qualifier, unless it would be there twice.
+            SelectItem::UnnamedExpr(expr) if is_column(expr) => {
+                if wildcard || ambiguous && !first {
+                    let alias = marked(&name, index);
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                }
+            }
+            SelectItem::UnnamedExpr(expr) => {
+                let alias = if wildcard || ambiguous { marked(&name, index) } else { Ident::with_quote('"', name) };
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+            }
+            SelectItem::ExprWithAlias { alias, .. } if ambiguous && !first => *alias = marked(&name, index),
+            _ => {}
+        }
+    }
+}
+
+fn marked(name: &str, index: usize) -> Ident {
+    Ident::with_quote('"', format!("{name}{MARK}{index}"))
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+fn name_of(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => Some(figure(expr).unwrap_or_else(|| "?column?".to_owned())),
+        SelectItem::ExprWithAlias { alias, .. } => Some(fold(alias)),
+        _ => None,
+    }
+}
+
+/// PostgreSQL's rule for the name of an expression (`FigureColname`).
+fn figure(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(ident) => Some(fold(ident)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(fold),
+        Expr::Function(function) => function.name.0.last().and_then(|part| part.as_ident()).map(fold),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => figure(inner),
+        Expr::Cast { expr, data_type, .. } => figure(expr).or_else(|| Some(type_name(data_type))),
+        Expr::Case { else_result, .. } => {
+            else_result.as_ref().and_then(|result| figure(result)).or_else(|| Some("case".to_owned()))
+        }
+        Expr::Array(_) => Some("array".to_owned()),
+        Expr::Exists { .. } => Some("exists".to_owned()),
+        Expr::Subquery(query) => match query.body.as_ref() {
+            sqlparser::ast::SetExpr::Select(select) => match select.projection.as_slice() {
+                [item] => name_of(item).filter(|name| name != "?column?"),
+                _ => None,
+            },
+            _ => None,
+        },
+        Expr::Extract { .. } => Some("extract".to_owned()),
+        Expr::Position { .. } => Some("position".to_owned()),
+        Expr::Substring { .. } => Some("substring".to_owned()),
+        Expr::Trim { .. } => Some("btrim".to_owned()),
+        Expr::Overlay { .. } => Some("overlay".to_owned()),
+        Expr::Ceil { .. } => Some("ceil".to_owned()),
+        Expr::Floor { .. } => Some("floor".to_owned()),
+        Expr::AtTimeZone { .. } => Some("timezone".to_owned()),
+        Expr::CompoundFieldAccess { root, .. } => figure(root),
+        Expr::Interval(_) => Some("interval".to_owned()),
+        Expr::TypedString(typed) => Some(type_name(&typed.data_type)),
+        Expr::Tuple(_) => Some("row".to_owned()),
+        Expr::Value(value) => match &value.value {
+            sqlparser::ast::Value::Boolean(_) => Some("bool".to_owned()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn fold(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_ascii_lowercase(),
+    }
+}
+
+/// The internal name of a type, under which PostgreSQL shows casts.
+fn type_name(data_type: &sqlparser::ast::DataType) -> String {
+    let text = data_type.to_string().to_ascii_lowercase();
+    let base = text.split(['(', '[']).next().unwrap_or_default().trim();
+    let base = base.strip_prefix("pg_catalog.").unwrap_or(base);
+    match base {
+        "int" | "integer" | "int4" => "int4",
+        "bigint" | "int8" => "int8",
+        "smallint" | "int2" => "int2",
+        "real" | "float4" => "float4",
+        "double precision" | "double" | "float" | "float8" => "float8",
+        "boolean" | "bool" => "bool",
+        "character varying" | "varchar" => "varchar",
+        "character" | "char" => "bpchar",
+        "decimal" | "dec" | "numeric" => "numeric",
+        "timestamp with time zone" | "timestamptz" => "timestamptz",
+        "timestamp" | "timestamp without time zone" => "timestamp",
+        "time" | "time without time zone" => "time",
+        other => other,
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlparser::dialect::PostgreSqlDialect;
+    use sqlparser::parser::Parser;
+
+    use super::*;
+
+    #[test]
+    fn expressions_are_named_as_postgresql_names_them() {
+        let cases = [
+            ("max(a)", "max"),
+            ("1 + 1", "?column?"),
+            ("'x'", "?column?"),
+            ("a::text", "a"),
+            ("1::bigint", "int8"),
+            ("case when a then b else c end", "c"),
+            ("case when a then b else 1 end", "case"),
+            ("t.\"Mixed\"", "Mixed"),
+            ("Upper(A)", "upper"),
+            ("(select max(x) from t)", "max"),
+            ("exists (select 1)", "exists"),
+            ("true", "bool"),
+        ];
+        for (text, expected) in cases {
+            let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).unwrap();
+            let item = SelectItem::UnnamedExpr(parser.parse_expr().unwrap());
+            assert_eq!(name_of(&item).unwrap(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The types of `$1`, `$2`, …: what the client declared, else what the place of
+//! the parameter asks for, else `text`.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::scalar::ScalarValue;
+
+use crate::error::{Result, SqlError};
+use crate::sqlstate::SqlState;
+
+/// More parameters than the protocol can count.
+const PARAMETERS_MAX: usize = 65_535;
+
+/// Returns what DataFusion is told before it binds.
+pub fn declared_fields(declared: &[Option<DataType>]) -> Vec<Option<FieldRef>> {
+    let field = |(index, data_type): (usize, &Option<DataType>)| {
+        let data_type = data_type.clone()?;
+        Some(Arc::new(Field::new(format!("${}", index + 1), data_type, true)))
+    };
+    declared.iter().enumerate().map(field).collect()
+}
+
+/// The parameters of a bound plan.
+#[derive(Debug, Clone, Default)]
+pub struct Parameters {
+    /// The types that the client is told and sends values of.
+    pub reported: Vec<DataType>,
+    /// The types that the plan was bound with; a value is cast to its own.
+    bound: Vec<DataType>,
+}
+
+impl Parameters {
+    /// Returns the values as the plan takes them.
+    ///
+    /// # Errors
+    /// 08P01 for a wrong number of values; 22P02, 22003 for one that does not fit.
+    pub fn bind(&self, values: Vec<ScalarValue>) -> Result<Vec<ScalarValue>> {
+        if values.len() != self.bound.len() {
+            let message = format!("{} parameters are needed, {} were given", self.bound.len(), values.len());
+            return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
+        }
+        let bound = values.into_iter().zip(&self.bound).map(|(value, data_type)| {
+            if value.data_type() == *data_type { Ok(value) } else { value.cast_to(data_type) }
+        });
+        Ok(bound.collect::<Result<Vec<_>, _>>()?)
+    }
+}
+
+/// Returns the parameters of a bound plan, and the plan with every one typed.
+///
+/// # Errors
+/// 42P02 for a name that is not a number.
+pub fn resolve(plan: LogicalPlan, declared: &[Option<DataType>]) -> Result<(LogicalPlan, Parameters)> {
+    let mut inferred: Vec<Option<DataType>> = vec![None; declared.len()];
+    let found = plan.get_parameter_fields()?;
+    for (name, field) in &found {
+        let index = index_of(name)?;
+        if inferred.len() <= index {
+            inferred.resize(index + 1, None);
+        }
+        inferred[index] = field.as_ref().map(|field| field.data_type().clone()).filter(|found| !found.is_null());
+    }
+    let of = |index: usize| declared.get(index).cloned().flatten();
+    let reported: Vec<DataType> = inferred
+        .iter()
+        .enumerate()
+        .map(|(index, inferred)| of(index).or_else(|| inferred.clone()).unwrap_or(DataType::Utf8))
+        .collect();
+    let bound: Vec<DataType> =
+        inferred.into_iter().zip(&reported).map(|(inferred, reported)| inferred.unwrap_or_else(|| reported.clone())).collect();
+    let plan = if found.is_empty() { plan } else { typed(plan, &bound)? };
+    Ok((plan, Parameters { reported, bound }))
+}
+
+fn index_of(name: &str) -> Result<usize> {
+    let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+    number.filter(|number| (1..=PARAMETERS_MAX).contains(number)).map(|number| number - 1).ok_or_else(|| {
+        SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
+    })
+}
+
+/// Types the parameters that binding left open, so that the columns of the
+/// answer can be described.
+fn typed(plan: LogicalPlan, types: &[DataType]) -> Result<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| {
+        let node = node.map_expressions(|expr| {
+            expr.transform_up(|expr| match expr {
+                Expr::Placeholder(mut placeholder)
+                    if placeholder.field.as_ref().is_none_or(|field| field.data_type().is_null()) =>
+                {
+                    let known = index_of(&placeholder.id).ok().and_then(|index| types.get(index));
+                    placeholder.field =
+                        known.map(|known| Arc::new(Field::new(&placeholder.id, known.clone(), true)));
+                    Ok(Transformed::yes(Expr::Placeholder(placeholder)))
+                }
+                other => Ok(Transformed::no(other)),
+            })
+        })?;
+        if node.transformed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+    })?;
+    // A column that got its type changes the schemas of all nodes above it.
+    Ok(plan.data.transform_up(|node| node.recompute_schema().map(Transformed::yes))?.data)
+}

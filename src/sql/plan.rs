@@ -1,0 +1,263 @@
+//! Bound statements: every name is an object, every type is known.
+//!
+//! One file per family below; each adds its part of [`Planner`] and the structs
+//! that its variants of [`Plan`] carry. A plan is described and executed only
+//! inside an [`Authorized`](crate::sql::authorize::Authorized).
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use lancegate_sql::ast::Statement;
+
+use crate::error::{Result, SqlError};
+use crate::exec::Engine;
+use crate::session::Session;
+use crate::sql::caller::Caller;
+
+pub mod alter;
+pub mod databases;
+pub mod dml;
+pub mod explain;
+pub mod grants;
+pub mod jobs;
+pub mod listing;
+pub mod query;
+pub mod refresh;
+pub mod session;
+pub mod tables;
+pub mod users;
+pub mod views;
+
+pub use alter::AlterTablePlan;
+pub use databases::DatabasePlan;
+pub use dml::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
+pub use explain::ExplainPlan;
+pub use grants::GrantPlan;
+pub use jobs::JobsPlan;
+pub use listing::ListingPlan;
+pub use query::QueryPlan;
+pub use refresh::{ExplainRefreshPlan, RefreshPlan};
+pub use session::SessionPlan;
+pub use tables::{CreateTableAsPlan, CreateTablePlan, DropTablePlan};
+pub use users::UserPlan;
+pub use views::{CreateViewPlan, DropViewPlan};
+
+/// A bound statement.
+#[derive(Debug, Clone)]
+pub enum Plan {
+    /// SELECT, VALUES, TABLE, WITH.
+    Query(Box<QueryPlan>),
+    /// EXPLAIN of a query.
+    Explain(Box<ExplainPlan>),
+    /// INSERT.
+    Insert(Box<InsertPlan>),
+    /// UPDATE.
+    Update(Box<UpdatePlan>),
+    /// DELETE.
+    Delete(Box<DeletePlan>),
+    /// TRUNCATE.
+    Truncate(Box<TruncatePlan>),
+    /// CREATE TABLE with columns.
+    CreateTable(Box<CreateTablePlan>),
+    /// CREATE TABLE … AS.
+    CreateTableAs(Box<CreateTableAsPlan>),
+    /// DROP TABLE.
+    DropTable(Box<DropTablePlan>),
+    /// ALTER TABLE.
+    AlterTable(Box<AlterTablePlan>),
+    /// CREATE VIEW.
+    CreateView(Box<CreateViewPlan>),
+    /// DROP VIEW.
+    DropView(Box<DropViewPlan>),
+    /// CREATE, ALTER and DROP of databases and schemas.
+    Database(Box<DatabasePlan>),
+    /// GRANT, REVOKE and SHOW GRANTS, SHOW ROLES.
+    Grant(Box<GrantPlan>),
+    /// CREATE, ALTER, DROP USER and SHOW USERS.
+    User(Box<UserPlan>),
+    /// SHOW TABLES and its kin, DESCRIBE.
+    Listing(Box<ListingPlan>),
+    /// Statements that concern the session only.
+    Session(Box<SessionPlan>),
+    /// REFRESH COLUMN.
+    RefreshColumn(Box<RefreshPlan>),
+    /// EXPLAIN REFRESH COLUMN.
+    ExplainRefresh(Box<ExplainRefreshPlan>),
+    /// SHOW JOBS and everything else about jobs and GPU classes.
+    Jobs(Box<JobsPlan>),
+}
+
+impl Plan {
+    /// Returns the columns of the answer; `None` if the statement returns no rows.
+    pub fn columns(&self) -> Option<&SchemaRef> {
+        match self {
+            Self::Query(plan) => Some(&plan.columns),
+            Self::Explain(plan) => Some(&plan.columns),
+            Self::Database(plan) => plan.columns(),
+            Self::Grant(plan) => plan.columns(),
+            Self::User(plan) => plan.columns(),
+            Self::Listing(plan) => Some(plan.columns()),
+            Self::Session(plan) => plan.columns(),
+            Self::RefreshColumn(plan) => Some(plan.columns()),
+            Self::ExplainRefresh(plan) => Some(plan.columns()),
+            Self::Jobs(plan) => plan.columns(),
+            Self::Insert(_)
+            | Self::Update(_)
+            | Self::Delete(_)
+            | Self::Truncate(_)
+            | Self::CreateTable(_)
+            | Self::CreateTableAs(_)
+            | Self::DropTable(_)
+            | Self::AlterTable(_)
+            | Self::CreateView(_)
+            | Self::DropView(_) => None,
+        }
+    }
+
+    /// Returns the types of `$1`, `$2`, … in order.
+    pub fn parameter_types(&self) -> &[DataType] {
+        match self {
+            Self::Query(plan) => &plan.parameters.reported,
+            Self::Explain(plan) => plan.parameter_types(),
+            Self::Insert(plan) => &plan.source.parameters.reported,
+            Self::Update(plan) => &plan.rows.parameters.reported,
+            Self::Delete(plan) => plan.parameter_types(),
+            Self::CreateTableAs(plan) => &plan.source.parameters.reported,
+            Self::Truncate(_)
+            | Self::CreateTable(_)
+            | Self::DropTable(_)
+            | Self::AlterTable(_)
+            | Self::CreateView(_)
+            | Self::DropView(_)
+            | Self::Database(_)
+            | Self::Grant(_)
+            | Self::User(_)
+            | Self::Listing(_)
+            | Self::Session(_)
+            | Self::RefreshColumn(_)
+            | Self::ExplainRefresh(_)
+            | Self::Jobs(_) => &[],
+        }
+    }
+}
+
+/// Binds one statement of one caller. Cheap to clone and free of borrows, so
+/// that binding can move to a thread with a large stack.
+#[derive(Debug, Clone)]
+pub struct Planner {
+    /// Where names are looked up.
+    pub engine: Engine,
+    /// Who asks, with which settings.
+    pub caller: Arc<Caller>,
+    /// The whole text that the client sent; positions count from its start.
+    pub text: Arc<str>,
+    /// What the client declared about `$1`, `$2`, ….
+    pub declared: Arc<[Option<DataType>]>,
+}
+
+impl Planner {
+    /// Returns the planner of one statement.
+    pub fn new(engine: Engine, session: &Session, text: &str, declared: &[Option<DataType>]) -> Self {
+        Self { engine, caller: Arc::new(Caller::of(session)), text: Arc::from(text), declared: Arc::from(declared) }
+    }
+
+    /// Binds a statement.
+    ///
+    /// # Errors
+    /// What PostgreSQL answers for names, types and options that do not fit;
+    /// 0A000 for what is not built.
+    pub async fn plan(&self, statement: &Statement) -> Result<Plan> {
+        match statement {
+            Statement::Query(query) => self.plan_query(query).await,
+            Statement::Explain(explain) => self.plan_explain(explain).await,
+            Statement::Insert(insert) => self.plan_insert(insert).await,
+            Statement::Update(update) => self.plan_update(update).await,
+            Statement::Delete(delete) => self.plan_delete(delete).await,
+            Statement::Truncate(truncate) => self.plan_truncate(truncate).await,
+            Statement::CreateTable(create) => self.plan_create_table(create).await,
+            Statement::CreateTableAs(create) => self.plan_create_table_as(create).await,
+            Statement::DropTable(drop) => self.plan_drop_table(drop).await,
+            Statement::AlterTable(alter) => self.plan_alter_table(alter).await,
+            Statement::CreateView(create) => self.plan_create_view(create).await,
+            Statement::DropView(drop) => self.plan_drop_view(drop).await,
+            Statement::CreateDatabase(_)
+            | Statement::DropDatabase(_)
+            | Statement::CreateSchema(_)
+            | Statement::AlterSchema(_)
+            | Statement::DropSchema(_) => self.plan_database(statement).await,
+            Statement::Grant(_)
+            | Statement::Revoke(_)
+            | Statement::GrantRole(_)
+            | Statement::RevokeRole(_)
+            | Statement::ShowGrants(_)
+            | Statement::ShowRoles(_) => self.plan_grant(statement).await,
+            Statement::CreateUser(_)
+            | Statement::AlterUser(_)
+            | Statement::DropUser(_)
+            | Statement::ShowUsers(_) => self.plan_user(statement),
+            Statement::CatalogListing(listing) => self.plan_listing(listing).await,
+            Statement::Describe(describe) => self.plan_describe(describe).await,
+            Statement::DescribeTable(describe) => self.plan_describe_table(&describe.table).await,
+            Statement::RefreshColumn(refresh) => self.plan_refresh(refresh).await,
+            Statement::ExplainRefresh(explain) => self.plan_explain_refresh(explain).await,
+            Statement::ShowJobs(_)
+            | Statement::ShowJobEvents(_)
+            | Statement::ShowJobSplits(_)
+            | Statement::DescribeJob(_)
+            | Statement::ExplainJob(_)
+            | Statement::ShowErrors(_)
+            | Statement::PauseJob(_)
+            | Statement::ResumeJob(_)
+            | Statement::CancelJob(_)
+            | Statement::WaitJob(_)
+            | Statement::ShowGpuClasses(_) => self.plan_jobs(statement).await,
+            Statement::Set(_)
+            | Statement::Show(_)
+            | Statement::Reset(_)
+            | Statement::Discard(_)
+            | Statement::Begin(_)
+            | Statement::Commit(_)
+            | Statement::Rollback(_)
+            | Statement::Savepoint(_)
+            | Statement::Release(_)
+            | Statement::RollbackTo(_)
+            | Statement::SetTransaction(_)
+            | Statement::Listen(_)
+            | Statement::Unlisten(_)
+            | Statement::Vacuum(_) => self.plan_session(statement),
+            Statement::Merge(_)
+            | Statement::Copy(_)
+            | Statement::CloneTable(_)
+            | Statement::AlterView(_)
+            | Statement::CreateMaterializedView(_)
+            | Statement::AlterMaterializedView(_)
+            | Statement::DropMaterializedView(_)
+            | Statement::RefreshMaterializedView(_)
+            | Statement::AttachDatabase(_)
+            | Statement::CreateStorageIntegration(_)
+            | Statement::DropStorageIntegration(_)
+            | Statement::Comment(_)
+            | Statement::CreateFunction(_)
+            | Statement::AlterFunction(_)
+            | Statement::DropFunction(_)
+            | Statement::CreateSecret(_)
+            | Statement::AlterSecret(_)
+            | Statement::DropSecret(_)
+            | Statement::CreateApiKey(_)
+            | Statement::DropApiKey(_)
+            | Statement::ShowApiKeys(_)
+            | Statement::CreateIndex(_)
+            | Statement::DropIndex(_)
+            | Statement::Prepare(_)
+            | Statement::Execute(_)
+            | Statement::Deallocate(_)
+            | Statement::DeclareCursor(_)
+            | Statement::Fetch(_)
+            | Statement::Move(_)
+            | Statement::CloseCursor(_) => Err(SqlError::not_supported(format!(
+                "{} is not supported yet",
+                statement.kind().replace('_', " ").to_uppercase()
+            ))),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! INSERT, UPDATE, DELETE, TRUNCATE: which rows, with which values.
+//!
+//! UPDATE and DELETE become queries that read the rows to change with their row
+//! ids, so that predicates and assignments mean exactly what they mean in a
+//! SELECT, subqueries and joins included.
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, cast};
+use lancegate_auth::{Privilege, Requirement};
+use lancegate_sql::{ObjectName, ast};
+use sqlparser::ast as native;
+use sqlparser::ast::{Ident, Statement as Native};
+
+use super::query::{QueryPlan, binder};
+use super::{Plan, Planner};
+use crate::error::{Result, SqlError};
+use crate::sql::resolve::{BoundTable, no_relation};
+use crate::sqlstate::SqlState;
+use crate::storage::computed;
+use crate::storage::provider;
+
+mod insert;
+mod select;
+
+pub(crate) use select::{ROW_ADDRESS, ROW_ID};
+
+/// A bound INSERT.
+#[derive(Debug, Clone)]
+pub struct InsertPlan {
+    /// The table.
+    pub table: BoundTable,
+    /// The rows; each column is a column of the table under its name.
+    pub source: QueryPlan,
+}
+
+/// A bound UPDATE.
+#[derive(Debug, Clone)]
+pub struct UpdatePlan {
+    /// The table.
+    pub table: BoundTable,
+    /// The rows as they shall be, after row id and row address.
+    pub rows: QueryPlan,
+    /// The columns that change.
+    pub assigned: Vec<String>,
+    /// What is bound again after a lost race.
+    pub(crate) rebind: Rebind,
+}
+
+/// A bound DELETE.
+#[derive(Debug, Clone)]
+pub struct DeletePlan {
+    /// The table.
+    pub table: BoundTable,
+    /// The addresses of the rows; `None` for all rows.
+    pub(crate) rows: Option<(QueryPlan, Rebind)>,
+}
+
+/// A bound TRUNCATE.
+#[derive(Debug, Clone)]
+pub struct TruncatePlan {
+    /// The tables.
+    pub tables: Vec<BoundTable>,
+}
+
+/// How the rows of a change are bound again, at a newer version of the table.
+#[derive(Debug, Clone)]
+pub(crate) struct Rebind {
+    planner: Planner,
+    target: ObjectName,
+    select: Box<Native>,
+    /// The columns that the rows consist of; empty for addresses only.
+    columns: Vec<FieldRef>,
+}
+
+impl DeletePlan {
+    /// Returns the types of the parameters.
+    pub fn parameter_types(&self) -> &[DataType] {
+        self.rows.as_ref().map_or(&[], |(rows, _)| &rows.parameters.reported)
+    }
+}
+
+impl Rebind {
+    /// Binds the rows at the newest version of the table.
+    ///
+    /// # Errors
+    /// As the statement itself.
+    pub(crate) async fn bind(&self) -> Result<QueryPlan> {
+        let columns = self.columns.clone();
+        let finish = move |plan: LogicalPlan| as_stored(plan, &columns);
+        self.planner.bind_change(self.select.as_ref().clone(), &self.target, &finish).await
+    }
+}
+
+impl Planner {
+    /// Binds UPDATE.
+    ///
+    /// # Errors
+    /// 428C9 for a computed column, and what the query for the rows raises.
+    pub(super) async fn plan_update(&self, statement: &ast::Update) -> Result<Plan> {
+        let update = &statement.0;
+        ensure_plain(update.returning.is_some(), "RETURNING")?;
+        ensure_plain(!update.order_by.is_empty() || update.limit.is_some(), "ORDER BY in UPDATE")?;
+        let target = select::target(&update.table)?;
+        let table = self.change_target(&target.name).await?;
+        let assignments = select::assignments(&update.assignments)?;
+        let mut assigned = Vec::new();
+        for (column, value) in &assignments {
+            if self.may_assign(&table, column, value)? {
+                assigned.push(column.clone());
+            }
+        }
+        let visible = provider::visible_schema(&table.dataset);
+        for column in &assigned {
+            if visible.field_with_name(column).is_err() {
+                return Err(no_column(column, table.name()));
+            }
+        }
+        let stored = table_schema(&table);
+        let query = select::of_update(update, &target, &stored, &assignments, &assigned);
+        let rebind = Rebind {
+            planner: self.clone(),
+            target: target.name.clone(),
+            select: Box::new(query),
+            columns: stored.fields().iter().cloned().collect(),
+        };
+        let mut rows = rebind.bind().await?;
+        if update.selection.is_none() && !assignments.iter().any(|(_, value)| select::reads_columns(value)) {
+            forget_target(&mut rows, &table);
+        }
+        Ok(Plan::Update(Box::new(UpdatePlan { table, rows, assigned, rebind })))
+    }
+
+    /// Binds DELETE.
+    ///
+    /// # Errors
+    /// What the query for the rows raises.
+    pub(super) async fn plan_delete(&self, statement: &ast::Delete) -> Result<Plan> {
+        let delete = &statement.0;
+        ensure_plain(delete.returning.is_some(), "RETURNING")?;
+        ensure_plain(!delete.order_by.is_empty() || delete.limit.is_some(), "ORDER BY in DELETE")?;
+        let from = match &delete.from {
+            native::FromTable::WithFromKeyword(from) | native::FromTable::WithoutKeyword(from) => from,
+        };
+        let [from] = from.as_slice() else {
+            return Err(SqlError::not_supported("DELETE from several tables is not supported"));
+        };
+        let target = select::target(from)?;
+        let table = self.change_target(&target.name).await?;
+        if delete.selection.is_none() && delete.using.is_none() {
+            return Ok(Plan::Delete(Box::new(DeletePlan { table, rows: None })));
+        }
+        let rebind = Rebind {
+            planner: self.clone(),
+            target: target.name.clone(),
+            select: Box::new(select::of_delete(delete, from, &target)),
+            columns: Vec::new(),
+        };
+        let rows = rebind.bind().await?;
+        Ok(Plan::Delete(Box::new(DeletePlan { table, rows: Some((rows, rebind)) })))
+    }
+
+    /// Binds TRUNCATE.
+    ///
+    /// # Errors
+    /// 42P01, 42809.
+    pub(super) async fn plan_truncate(&self, statement: &ast::Truncate) -> Result<Plan> {
+        let mut tables = Vec::new();
+        for target in &statement.0.table_names {
+            let name = ObjectName::from_native(&target.name)
+                .ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, "improper relation name"))?;
+            tables.push(self.table(&name).await?);
+        }
+        Ok(Plan::Truncate(Box::new(TruncatePlan { tables })))
+    }
+
+    /// Returns the table that a statement changes.
+    async fn change_target(&self, name: &ObjectName) -> Result<BoundTable> {
+        let record = self.find(name).await?.ok_or_else(|| no_relation(name))?;
+        match record.kind {
+            lancegate_catalog::TableKind::Table => self.open(record).await,
+            lancegate_catalog::TableKind::View => {
+                let message = format!("cannot change view \"{}\"", name.name);
+                Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                    .detail("Views cannot be written to."))
+            }
+            lancegate_catalog::TableKind::MaterializedView => {
+                let message = format!("cannot change materialized view \"{}\"", name.name);
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
+            }
+        }
+    }
+
+    /// Says whether an assignment changes something; DEFAULT of a computed
+    /// column does not.
+    fn may_assign(&self, table: &BoundTable, column: &str, value: &native::Expr) -> Result<bool> {
+        let computed = table.computed()?.iter().any(|computed| computed.name == *column);
+        match (computed, select::is_default(value)) {
+            (false, _) => Ok(true),
+            (true, true) => Ok(false),
+            (true, false) => {
+                let message = format!("column \"{column}\" can only be updated to DEFAULT");
+                Err(SqlError::new(SqlState::GENERATED_ALWAYS, message)
+                    .detail(format!("Column \"{column}\" is a generated column."))
+                    .hint(format!("REFRESH COLUMN {column} ON {} computes it.", table.name())))
+            }
+        }
+    }
+}
+
+/// Returns a 42703 that names the table.
+pub(crate) fn no_column(column: &str, table: &str) -> SqlError {
+    let message = format!("column \"{column}\" of relation \"{table}\" does not exist");
+    SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+}
+
+/// Returns all stored columns of a table.
+fn table_schema(table: &BoundTable) -> arrow::datatypes::Schema {
+    arrow::datatypes::Schema::from(table.dataset.schema())
+}
+
+fn ensure_plain(present: bool, clause: &str) -> Result<()> {
+    if present { Err(SqlError::not_supported(format!("{clause} is not supported yet"))) } else { Ok(()) }
+}
+
+/// A change without WHERE and with constant values needs no right to read.
+fn forget_target(rows: &mut QueryPlan, table: &BoundTable) {
+    let own = Requirement::new(Privilege::Select, table.object());
+    rows.reads.retain(|read| read.requirement != own || read.on_behalf_of.is_some());
+}
+
+/// Casts the columns after row id and address to their stored types, and types
+/// parameters that are assigned as they are.
+fn as_stored(plan: LogicalPlan, columns: &[FieldRef]) -> Result<LogicalPlan> {
+    if columns.is_empty() {
+        return Ok(plan);
+    }
+    let plan = typed_parameters(plan, columns)?;
+    let system = plan.schema().fields().len() - columns.len();
+    let outputs = plan.schema().columns();
+    let exprs = outputs.into_iter().enumerate().map(|(index, column)| {
+        let name = column.name.clone();
+        match index.checked_sub(system).and_then(|index| columns.get(index)) {
+            Some(field) => cast(Expr::Column(column), field.data_type().clone()).alias(field.name()),
+            None => Expr::Column(column).alias(name),
+        }
+    });
+    let exprs: Vec<Expr> = exprs.collect();
+    Ok(LogicalPlanBuilder::from(plan).project(exprs)?.build()?)
+}
+
+fn typed_parameters(plan: LogicalPlan, columns: &[FieldRef]) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(Projection { expr, input, .. }) = plan else { return Ok(plan) };
+    let system = expr.len() - columns.len();
+    let exprs = expr.into_iter().enumerate().map(|(index, expr)| {
+        let Some(field) = index.checked_sub(system).and_then(|index| columns.get(index)) else { return Ok(expr) };
+        let typed = expr.transform_up(|expr| match expr {
+            Expr::Placeholder(mut placeholder) if placeholder.field.is_none() => {
+                placeholder.field = Some(std::sync::Arc::clone(field));
+                Ok(Transformed::yes(Expr::Placeholder(placeholder)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(typed.data)
+    });
+    let exprs = exprs.collect::<Result<Vec<_>>>()?;
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, input)?))
+}
+
+/// Returns the error for a value given to a computed column.
+fn non_default(column: &str, table: &str) -> SqlError {
+    SqlError::new(SqlState::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{column}\""))
+        .detail(format!("Column \"{column}\" is a generated column."))
+        .hint(format!("REFRESH COLUMN {column} ON {table} computes it."))
+}
+
+/// Returns whether a column of a table is computed.
+fn is_computed(table: &BoundTable, column: &str) -> bool {
+    let schema = table_schema(table);
+    schema.field_with_name(column).is_ok_and(computed::is_computed)
+}
+
+/// Quotes a name so that it is taken as it is.
+fn exactly(name: &str) -> Ident {
+    Ident::with_quote('"', name)
+}
+
+/// Keeps of an INSERT's projection the columns that are given, under their names.
+fn only_columns(plan: LogicalPlan, names: &[String]) -> Result<LogicalPlan> {
+    let LogicalPlan::Dml(statement) = plan else {
+        return Err(SqlError::internal("an INSERT was not bound to one"));
+    };
+    let input = statement.input.as_ref().clone();
+    let exprs: Vec<Expr> = names.iter().map(|name| binder::column(name)).collect();
+    Ok(LogicalPlanBuilder::from(input).project(exprs)?.build()?)
+}

@@ -1,0 +1,167 @@
+//! INSERT: the columns that are given and the rows that are written.
+
+use datafusion::logical_expr::LogicalPlan;
+use lancegate_sql::{ObjectName, ast};
+use sqlparser::ast::{
+    Expr, Insert, Query, SetExpr, Statement as Native, TableObject, Value,
+};
+
+use super::{InsertPlan, ensure_plain, exactly, is_computed, no_column, non_default, only_columns, select};
+use crate::error::{Result, SqlError};
+use crate::sql::plan::{Plan, Planner};
+use crate::sql::resolve::BoundTable;
+use crate::sqlstate::SqlState;
+use crate::storage::provider;
+
+impl Planner {
+    /// Binds INSERT.
+    ///
+    /// # Errors
+    /// 428C9 for a value of a computed column, 42601 for too many or too few
+    /// values, and what the query for the rows raises.
+    pub(in crate::sql::plan) async fn plan_insert(&self, statement: &ast::Insert) -> Result<Plan> {
+        let insert = statement.0.as_ref();
+        ensure_plain(insert.returning.is_some(), "RETURNING")?;
+        ensure_plain(insert.on.is_some(), "ON CONFLICT")?;
+        let TableObject::TableName(native_name) = &insert.table else {
+            return Err(SqlError::not_supported("only tables can be inserted into"));
+        };
+        let name = ObjectName::from_native(native_name)
+            .ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, format!("improper relation name {native_name}")))?;
+        let table = self.change_target(&name).await?;
+        let source = insert.source.clone().unwrap_or_else(|| Box::new(one_default_row()));
+        let (columns, source) = self.given(&table, insert, *source)?;
+        let written = columns.clone();
+        let finish = move |plan: LogicalPlan| only_columns(plan, &written);
+        let native = Native::Insert(Insert {
+            columns: columns.iter().map(|column| vec![exactly(column)].into()).collect(),
+            source: Some(Box::new(source)),
+            table_alias: None,
+            ..insert.clone()
+        });
+        let source = self.bind_change(native, &name, &finish).await?;
+        Ok(Plan::Insert(Box::new(InsertPlan { table, source })))
+    }
+
+    /// Returns the columns that get a value, and the rows without the others.
+    fn given(&self, table: &BoundTable, insert: &Insert, mut source: Query) -> Result<(Vec<String>, Query)> {
+        let visible = provider::visible_schema(&table.dataset);
+        let mut columns = Vec::new();
+        for name in &insert.columns {
+            let name = match ObjectName::from_native(name) {
+                Some(ObjectName { database: None, schema: None, name }) => name,
+                _ => return Err(SqlError::not_supported("inserting into a part of a column is not supported")),
+            };
+            if visible.field_with_name(&name).is_err() {
+                return Err(no_column(&name, table.name()));
+            }
+            if columns.contains(&name) {
+                let message = format!("column \"{name}\" specified more than once");
+                return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+            }
+            columns.push(name);
+        }
+        let listed = !columns.is_empty();
+        if !listed {
+            columns = visible.fields().iter().map(|field| field.name().clone()).collect();
+        }
+        if let SetExpr::Values(values) = source.body.as_mut() {
+            let mut rows: Vec<&mut Vec<Expr>> = values.rows.iter_mut().map(|row| &mut row.content).collect();
+            columns = of_values(table, columns, listed, &mut rows)?;
+        } else if !listed {
+            // A query may give fewer columns than the table has; which it gives
+            // is known when it is bound, so computed ones are left out here.
+            columns.retain(|column| !is_computed(table, column));
+            if let Some(width) = width(&source) {
+                columns.truncate(width);
+            }
+        }
+        match columns.iter().find(|column| is_computed(table, column)) {
+            Some(column) => Err(non_default(column, table.name())),
+            None => Ok((columns, source)),
+        }
+    }
+}
+
+/// Takes DEFAULT out of the rows of VALUES: a column that is DEFAULT in every
+/// row is not given at all; in a mixed one DEFAULT is NULL.
+fn of_values(
+    table: &BoundTable,
+    mut columns: Vec<String>,
+    listed: bool,
+    rows: &mut [&mut Vec<Expr>],
+) -> Result<Vec<String>> {
+    let width = rows.first().map_or(0, |row| row.len());
+    if rows.iter().any(|row| row.len() != width) {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+    }
+    if width > columns.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns"));
+    }
+    if listed && width < columns.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
+    }
+    columns.truncate(width);
+    let mut index = 0;
+    while index < columns.len() {
+        let defaults = rows.iter().filter(|row| select::is_default(&row[index])).count();
+        if defaults < rows.len() && is_computed(table, &columns[index]) {
+            return Err(non_default(&columns[index], table.name()));
+        }
+        // One column has to stay, so that there are rows at all.
+        if defaults == rows.len() && (columns.len() > 1 || is_computed(table, &columns[index])) {
+            columns.remove(index);
+            rows.iter_mut().for_each(|row| {
+                row.remove(index);
+            });
+            continue;
+        }
+        for row in rows.iter_mut().filter(|row| select::is_default(&row[index])) {
+            row[index] = Expr::Value(Value::Null.with_empty_span());
+        }
+        index += 1;
+    }
+    if columns.is_empty() {
+        return default_row(table, rows);
+    }
+    Ok(columns)
+}
+
+/// A row of defaults only is a row of NULLs: one plain column says so.
+fn default_row(table: &BoundTable, rows: &mut [&mut Vec<Expr>]) -> Result<Vec<String>> {
+    let visible = provider::visible_schema(&table.dataset);
+    let plain = visible.fields().iter().find(|field| !is_computed(table, field.name()));
+    let plain = plain.ok_or_else(|| SqlError::not_supported("a table of computed columns only cannot be inserted into"))?;
+    for row in rows {
+        row.push(Expr::Value(Value::Null.with_empty_span()));
+    }
+    Ok(vec![plain.name().clone()])
+}
+
+fn width(query: &Query) -> Option<usize> {
+    use sqlparser::ast::SelectItem;
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let plain = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    select.projection.iter().all(plain).then_some(select.projection.len())
+}
+
+/// `INSERT INTO t DEFAULT VALUES` is one row of DEFAULT.
+fn one_default_row() -> Query {
+    let values = sqlparser::ast::Values {
+        explicit_row: false,
+        value_keyword: false,
+        rows: vec![sqlparser::ast::Parens::with_empty_span(vec![Expr::Identifier("DEFAULT".into())])],
+    };
+    Query {
+        with: None,
+        body: Box::new(SetExpr::Values(values)),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}

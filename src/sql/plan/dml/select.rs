@@ -1,0 +1,184 @@
+//! The queries that read the rows of an UPDATE or DELETE.
+
+use std::ops::ControlFlow;
+
+use arrow::datatypes::Schema;
+use lancegate_sql::ObjectName;
+use sqlparser::ast::{
+    Assignment, AssignmentTarget, Delete, Expr, GroupByExpr, Ident, Query, Select, SelectFlavor, SelectItem, SetExpr,
+    Statement, TableFactor, TableWithJoins, Update, UpdateTableFromKind, Value, helpers::attached_token::AttachedToken,
+};
+
+use super::exactly;
+use crate::error::{Result, SqlError};
+use crate::sqlstate::SqlState;
+
+/// The column of a row's stable id in such a query.
+pub(crate) const ROW_ID: &str = "_rowid";
+/// The column of a row's address.
+pub(crate) const ROW_ADDRESS: &str = "_rowaddr";
+
+/// The table of a change and the name that its columns are qualified with.
+pub(super) struct Target {
+    pub(super) name: ObjectName,
+    qualifier: Vec<Ident>,
+}
+
+/// Returns the table that UPDATE or DELETE names.
+///
+/// # Errors
+/// 0A000 for anything but a table.
+pub(super) fn target(table: &TableWithJoins) -> Result<Target> {
+    let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
+        return Err(SqlError::not_supported("only tables can be changed"));
+    };
+    let object = ObjectName::from_native(name)
+        .ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, format!("improper relation name {name}")))?;
+    let qualifier = match alias {
+        Some(alias) => vec![alias.name.clone()],
+        None => name.0.iter().filter_map(|part| part.as_ident().cloned()).collect(),
+    };
+    Ok(Target { name: object, qualifier })
+}
+
+/// Returns the assignments as pairs of column and value.
+///
+/// # Errors
+/// 42601 for a column that is assigned twice, 0A000 for a list from a subquery.
+pub(super) fn assignments(list: &[Assignment]) -> Result<Vec<(String, Expr)>> {
+    let mut pairs: Vec<(String, Expr)> = Vec::new();
+    for assignment in list {
+        match (&assignment.target, &assignment.value) {
+            (AssignmentTarget::ColumnName(name), value) => pairs.push((column(name)?, value.clone())),
+            (AssignmentTarget::Tuple(names), Expr::Tuple(values)) if names.len() == values.len() => {
+                for (name, value) in names.iter().zip(values) {
+                    pairs.push((column(name)?, value.clone()));
+                }
+            }
+            (AssignmentTarget::Tuple(names), value) if names.len() == 1 => {
+                pairs.push((column(&names[0])?, value.clone()));
+            }
+            (AssignmentTarget::Tuple(_), _) => {
+                return Err(SqlError::not_supported("assigning a list of columns from a subquery is not supported"));
+            }
+        }
+    }
+    for (index, (name, _)) in pairs.iter().enumerate() {
+        if pairs[..index].iter().any(|(earlier, _)| earlier == name) {
+            let message = format!("multiple assignments to same column \"{name}\"");
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+    }
+    Ok(pairs)
+}
+
+fn column(name: &sqlparser::ast::ObjectName) -> Result<String> {
+    match ObjectName::from_native(name) {
+        Some(ObjectName { database: None, schema: None, name }) => Ok(name),
+        _ => Err(SqlError::not_supported(format!("assigning to a part of a column ({name}) is not supported"))),
+    }
+}
+
+/// `SELECT t._rowid, t._rowaddr, <every stored column, assigned ones anew> FROM … WHERE …`
+pub(super) fn of_update(
+    update: &Update,
+    target: &Target,
+    stored: &Schema,
+    assignments: &[(String, Expr)],
+    assigned: &[String],
+) -> Statement {
+    let mut projection = vec![item(target.column(ROW_ID), ROW_ID), item(target.column(ROW_ADDRESS), ROW_ADDRESS)];
+    for (index, field) in stored.fields().iter().enumerate() {
+        let value = assignments.iter().find(|(name, _)| name == field.name() && assigned.contains(name));
+        let expr = match value {
+            Some((_, value)) if is_default(value) => Expr::Value(Value::Null.with_empty_span()),
+            Some((_, value)) => value.clone(),
+            None => target.column(field.name()),
+        };
+        projection.push(item(expr, &format!("__new_{index}")));
+    }
+    let mut from = vec![update.table.clone()];
+    match &update.from {
+        Some(UpdateTableFromKind::BeforeSet(more) | UpdateTableFromKind::AfterSet(more)) => from.extend(more.clone()),
+        None => {}
+    }
+    select(projection, from, update.selection.clone())
+}
+
+/// `SELECT t._rowaddr FROM … WHERE …`
+pub(super) fn of_delete(delete: &Delete, table: &TableWithJoins, target: &Target) -> Statement {
+    let projection = vec![item(target.column(ROW_ADDRESS), ROW_ADDRESS)];
+    let mut from = vec![table.clone()];
+    from.extend(delete.using.iter().flatten().cloned());
+    select(projection, from, delete.selection.clone())
+}
+
+/// Returns whether a value is the word DEFAULT.
+pub(super) fn is_default(value: &Expr) -> bool {
+    matches!(value, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+/// Returns whether an expression reads a column or a subquery.
+pub(super) fn reads_columns(value: &Expr) -> bool {
+    if is_default(value) {
+        return false;
+    }
+    sqlparser::ast::visit_expressions(value, |expr| match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
+impl Target {
+    fn column(&self, name: &str) -> Expr {
+        let mut parts = self.qualifier.clone();
+        parts.push(exactly(name));
+        Expr::CompoundIdentifier(parts)
+    }
+}
+
+fn item(expr: Expr, alias: &str) -> SelectItem {
+    SelectItem::ExprWithAlias { expr, alias: exactly(alias) }
+}
+
+fn select(projection: Vec<SelectItem>, from: Vec<TableWithJoins>, selection: Option<Expr>) -> Statement {
+    let select = Select {
+        select_token: AttachedToken::empty(),
+        optimizer_hints: Vec::new(),
+        distinct: None,
+        select_modifiers: None,
+        top: None,
+        top_before_distinct: false,
+        projection,
+        exclude: None,
+        into: None,
+        from,
+        lateral_views: Vec::new(),
+        prewhere: None,
+        selection,
+        connect_by: Vec::new(),
+        group_by: GroupByExpr::Expressions(Vec::new(), Vec::new()),
+        cluster_by: Vec::new(),
+        distribute_by: Vec::new(),
+        sort_by: Vec::new(),
+        having: None,
+        named_window: Vec::new(),
+        qualify: None,
+        window_before_qualify: false,
+        value_table_mode: None,
+        flavor: SelectFlavor::Standard,
+    };
+    Statement::Query(Box::new(Query {
+        with: None,
+        body: Box::new(SetExpr::Select(Box::new(select))),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }))
+}

@@ -1,0 +1,404 @@
+//! Queries: the relations they name, their columns and their parameters.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::common::TableReference;
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{LogicalPlan, TableSource};
+use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
+use futures::future::BoxFuture;
+use lance::Dataset;
+use lancegate_auth::{Object, Privilege, Requirement, UserName};
+use lancegate_catalog::{Table, TableKind};
+use lancegate_sql::ObjectName;
+use sqlparser::ast::{Spanned, Statement as Native};
+
+use super::{Plan, Planner};
+use crate::error::position;
+use crate::error::query::in_text;
+use crate::error::{Result, SqlError};
+use crate::sql::resolve::{self, object_of};
+use crate::sql::parameters::{self, Parameters};
+use crate::sql::{functions, labels, rewrite};
+use crate::sqlstate::SqlState;
+use crate::storage::provider::{Columns, LanceTable};
+use crate::system::{self, SYSTEM_DATABASE, SystemContext};
+
+pub(crate) mod binder;
+
+use binder::Binder;
+
+/// Views over views, at most.
+const VIEW_DEPTH_MAX: usize = 32;
+
+/// A bound query.
+#[derive(Debug, Clone)]
+pub struct QueryPlan {
+    /// The tree, parameters not yet filled in.
+    pub logical: LogicalPlan,
+    /// The columns as the client sees them.
+    pub columns: SchemaRef,
+    /// The parameters.
+    pub parameters: Parameters,
+    /// Everything that is read.
+    pub reads: Vec<Read>,
+    /// The state that the query was bound in and is planned with.
+    pub state: Arc<SessionState>,
+    /// The version of the table that is changed, if one is.
+    pub target: Option<Arc<Dataset>>,
+}
+
+/// Something that a query reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// What is needed for it.
+    pub requirement: Requirement,
+    /// Whose right counts: the caller's, or the owner's of the view that reads.
+    pub on_behalf_of: Option<UserName>,
+}
+
+/// A relation that a statement names, ready to be bound.
+#[derive(Clone)]
+struct Loaded {
+    source: Arc<dyn TableSource>,
+    reads: Vec<Read>,
+    is_table: bool,
+    /// The version of the table that the statement changes.
+    target: Option<Arc<Dataset>>,
+}
+
+impl Planner {
+    /// Binds a SELECT, VALUES, TABLE or WITH.
+    ///
+    /// # Errors
+    /// What PostgreSQL answers for names and types that do not fit.
+    pub(super) async fn plan_query(&self, statement: &Native) -> Result<Plan> {
+        Ok(Plan::Query(Box::new(self.bind_query(statement.clone()).await?)))
+    }
+
+    /// Binds a query.
+    ///
+    /// # Errors
+    /// As SELECT.
+    pub(crate) async fn bind_query(&self, statement: Native) -> Result<QueryPlan> {
+        self.bind(statement, &Scope::default()).await
+    }
+
+    /// Binds the rows of a change of `target`: a query that may name all stored
+    /// columns of it, or the INSERT itself. `finish` makes of the bound tree
+    /// what is written.
+    ///
+    /// # Errors
+    /// As SELECT.
+    pub(crate) async fn bind_change(
+        &self,
+        statement: Native,
+        target: &ObjectName,
+        finish: &Finish<'_>,
+    ) -> Result<QueryPlan> {
+        self.bind(statement, &Scope { target: Some(target), finish: Some(finish), ..Scope::default() }).await
+    }
+
+    async fn bind(&self, mut statement: Native, scope: &Scope<'_>) -> Result<QueryPlan> {
+        rewrite::postgres(&mut statement);
+        let columns = rewrite::system_columns(&statement);
+        let mut state = functions::statement_state(self.engine.state(), &self.caller);
+        let loaded = self.load_relations(&state, &statement, &columns, scope).await?;
+        if !columns.is_empty() {
+            let is_table = |name: &sqlparser::ast::ObjectName| {
+                ObjectName::from_native(name).is_some_and(|name| {
+                    loaded.get(&reference(&name)).is_some_and(|relation| relation.is_table)
+                })
+            };
+            rewrite::hide_system_columns(&mut statement, &columns, is_table)?;
+        }
+        labels::apply(&mut statement);
+        let catalog_query = loaded.keys().any(is_catalog);
+        if catalog_query {
+            let context = self.system_context();
+            for function in functions::of_objects::functions(&context).await? {
+                functions::register(&mut state, function);
+            }
+            self.bind_catalog_query(state, &statement, &columns, scope, loaded).await
+        } else {
+            self.to_plan(state, statement, loaded, scope)
+        }
+    }
+
+    /// Catalog queries are rewritten further, and then name more relations.
+    async fn bind_catalog_query(
+        &self,
+        state: SessionState,
+        statement: &Native,
+        columns: &BTreeSet<&'static str>,
+        scope: &Scope<'_>,
+        mut loaded: HashMap<TableReference, Loaded>,
+    ) -> Result<QueryPlan> {
+        let rewritten = rewrite::catalog::rewrite(statement.clone());
+        loaded.extend(self.load_relations(&state, &rewritten, columns, scope).await?);
+        match self.to_plan(state.clone(), rewritten, loaded.clone(), scope) {
+            Ok(plan) => Ok(plan),
+            Err(first) => {
+                tracing::debug!(error = %first, "binding a catalog query again without correlated subqueries");
+                let plain = rewrite::catalog::without_subqueries(statement.clone());
+                self.to_plan(state, plain, loaded, scope).map_err(|_| first)
+            }
+        }
+    }
+
+    fn to_plan(
+        &self,
+        state: SessionState,
+        statement: Native,
+        loaded: HashMap<TableReference, Loaded>,
+        scope: &Scope<'_>,
+    ) -> Result<QueryPlan> {
+        let inserts = matches!(statement, Native::Insert(_));
+        let sources = loaded.iter().map(|(name, relation)| (name.clone(), Arc::clone(&relation.source))).collect();
+        let binder = Binder::new(&state, sources);
+        let mut context =
+            PlannerContext::new().with_prepare_param_data_types(parameters::declared_fields(&self.declared));
+        let query = SqlToRel::new_with_options(&binder, parser_options());
+        let logical = query
+            .sql_statement_to_plan_with_context(statement, &mut context)
+            .map_err(|error| in_text(&error, &self.text))?;
+        let logical = match scope.finish {
+            Some(finish) => finish(logical)?,
+            None => logical,
+        };
+        let (logical, parameters) = parameters::resolve(logical, &self.declared)?;
+        // Types are checked now, so that a statement that cannot run is refused
+        // when it is prepared, as PostgreSQL does.
+        let analyzed = state
+            .analyzer()
+            .execute_and_check(logical, state.config_options(), |_, _| {})
+            .map_err(|error| in_text(&error, &self.text))?;
+        let columns = labels::visible(analyzed.schema().as_arrow());
+        let mut used = binder.used();
+        if inserts && !used.is_empty() {
+            // The binder asks for the target first, to write to it.
+            used.remove(0);
+        }
+        let mut reads: Vec<Read> = Vec::new();
+        for name in used {
+            for read in loaded.get(&name).map(|relation| relation.reads.as_slice()).unwrap_or_default() {
+                if !reads.contains(read) {
+                    reads.push(read.clone());
+                }
+            }
+        }
+        let target = loaded.values().find_map(|relation| relation.target.clone());
+        Ok(QueryPlan { logical: analyzed, columns, parameters, reads, state: Arc::new(state), target })
+    }
+
+    async fn load_relations(
+        &self,
+        state: &SessionState,
+        statement: &Native,
+        columns: &BTreeSet<&'static str>,
+        scope: &Scope<'_>,
+    ) -> Result<HashMap<TableReference, Loaded>> {
+        let wrapped = datafusion::sql::parser::Statement::Statement(Box::new(statement.clone()));
+        let mut loaded = HashMap::new();
+        for reference in state.resolve_table_references(&wrapped)? {
+            if loaded.contains_key(&reference) {
+                continue;
+            }
+            let name = name_of(&reference);
+            if let Some(relation) = self.load(&name, columns, scope).await? {
+                loaded.insert(reference, relation);
+            } else {
+                return Err(resolve::no_relation(&name).at(self.position_of(statement, &name)));
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn load<'a>(
+        &'a self,
+        name: &'a ObjectName,
+        columns: &'a BTreeSet<&'static str>,
+        scope: &'a Scope<'_>,
+    ) -> BoxFuture<'a, Result<Option<Loaded>>> {
+        Box::pin(async move {
+            if let Some(relation) = self.load_system(name).await? {
+                return Ok(Some(relation));
+            }
+            let Some(record) = self.find(name).await? else { return Ok(None) };
+            match record.kind {
+                TableKind::View => self.load_view(record, scope).await.map(Some),
+                TableKind::Table | TableKind::MaterializedView => {
+                    let shown = match () {
+                        () if scope.target == Some(name) => Columns::Stored,
+                        () if columns.is_empty() => Columns::Visible,
+                        () => Columns::WithSystem,
+                    };
+                    self.load_table(record, shown, columns, scope).await.map(Some)
+                }
+            }
+        })
+    }
+
+    async fn load_table(
+        &self,
+        record: Table,
+        shown: Columns,
+        columns: &BTreeSet<&'static str>,
+        scope: &Scope<'_>,
+    ) -> Result<Loaded> {
+        let bound = self.open(record).await?;
+        let object = bound.object();
+        let provider = LanceTable::new(Arc::clone(&bound.dataset), object.clone(), shown, columns);
+        let reads = vec![scope.read(Requirement::new(Privilege::Select, object))];
+        let target = (shown == Columns::Stored).then_some(bound.dataset);
+        Ok(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true, target })
+    }
+
+    async fn load_view(&self, record: Table, scope: &Scope<'_>) -> Result<Loaded> {
+        if scope.depth >= VIEW_DEPTH_MAX {
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "views are nested too deeply"));
+        }
+        let text = record.definition.clone().unwrap_or_default();
+        let query = self.view_query(&record, &text)?;
+        // As in PostgreSQL, the rows below a view are read with its owner's rights.
+        let owner = self.owner_of(&record).await?;
+        let inner = Scope { depth: scope.depth + 1, on_behalf_of: owner, ..Scope::default() };
+        let plan = Box::pin(self.for_view(&record).bind(query, &inner)).await?;
+        let mut reads = vec![scope.read(Requirement::new(Privilege::Select, object_of(&record)))];
+        reads.extend(plan.reads);
+        let view = ViewTable::new(binder::renamed(plan.logical, &plan.columns)?, Some(text));
+        Ok(Loaded { source: provider_as_source(Arc::new(view)), reads, is_table: false, target: None })
+    }
+
+    fn view_query(&self, record: &Table, text: &str) -> Result<Native> {
+        let mut parsed = lancegate_sql::parse(text, self.engine.limits())?;
+        match (parsed.pop().map(|parsed| parsed.statement), parsed.is_empty()) {
+            (Some(lancegate_sql::Statement::Query(query)), true) => Ok(*query),
+            _ => Err(SqlError::internal(format!("the stored text of view {} is not a query", record.name))),
+        }
+    }
+
+    /// Names in a view are looked up where the view is, not where the caller is.
+    fn for_view(&self, record: &Table) -> Self {
+        let mut caller = self.caller.as_ref().clone();
+        caller.database = record.name.database.clone();
+        let schema = resolve::schema_of(&record.name.namespace);
+        // A path that the store holds is a valid setting.
+        let _ = caller.settings.set("search_path", &format!("\"{schema}\", public"));
+        Self { caller: Arc::new(caller), text: Arc::from(""), ..self.clone() }
+    }
+
+    async fn owner_of(&self, record: &Table) -> Result<Option<UserName>> {
+        let grants = self.engine.catalog().grants().await?;
+        Ok(match grants.owner_of(&object_of(record)) {
+            Some(lancegate_auth::Subject::User(user)) => Some(user.clone()),
+            _ => UserName::parse(&record.owner).ok(),
+        })
+    }
+
+    async fn load_system(&self, name: &ObjectName) -> Result<Option<Loaded>> {
+        let context = self.system_context();
+        let schema = name.schema.as_deref();
+        if name.database.as_deref() == Some(SYSTEM_DATABASE)
+            || name.database.is_none() && self.caller.database == SYSTEM_DATABASE && matches!(schema, None | Some("public"))
+        {
+            if let Some(relation) = system::relations().into_iter().find(|relation| relation.name() == name.name) {
+                let reads = relation.requirements().into_iter().map(|requirement| Read { requirement, on_behalf_of: None });
+                let reads = reads.collect();
+                let provider = system::LazyRelation::new(relation, context);
+                return Ok(Some(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: false, target: None }));
+            }
+        }
+        let provider: Option<Arc<dyn TableProvider>> = match schema {
+            Some("information_schema") => system::information_schema::table(&context, &name.name).await?,
+            Some("pg_catalog") => system::pg_catalog::table(&context, &name.name).await?,
+            None => system::pg_catalog::table(&context, &name.name).await?,
+            Some(_) => None,
+        };
+        Ok(provider.map(|provider| Loaded { source: provider_as_source(provider), reads: Vec::new(), is_table: false, target: None }))
+    }
+
+    /// Returns where a statement names a relation.
+    fn position_of(&self, statement: &Native, name: &ObjectName) -> Option<usize> {
+        let found = sqlparser::ast::visit_relations(statement, |relation| {
+            if ObjectName::from_native(relation).as_ref() == Some(name) {
+                return ControlFlow::Break(relation.span().start);
+            }
+            ControlFlow::Continue(())
+        });
+        let start = found.break_value()?;
+        position::of(&self.text, start.line, start.column)
+    }
+
+    /// Returns for whom system relations are made.
+    pub(crate) fn system_context(&self) -> SystemContext {
+        SystemContext { engine: self.engine.clone(), caller: Arc::clone(&self.caller) }
+    }
+}
+
+/// Makes of a bound tree what is executed.
+pub(crate) type Finish<'a> = dyn Fn(LogicalPlan) -> Result<LogicalPlan> + Send + Sync + 'a;
+
+/// Where and for what a query is bound.
+#[derive(Default)]
+struct Scope<'a> {
+    depth: usize,
+    on_behalf_of: Option<UserName>,
+    target: Option<&'a ObjectName>,
+    finish: Option<&'a Finish<'a>>,
+}
+
+impl Scope<'_> {
+    fn read(&self, requirement: Requirement) -> Read {
+        Read { requirement, on_behalf_of: self.on_behalf_of.clone() }
+    }
+}
+
+/// Returns the options that every binding uses.
+pub(crate) fn parser_options() -> ParserOptions {
+    ParserOptions::new()
+        .with_parse_float_as_decimal(true)
+        .with_enable_ident_normalization(true)
+        .with_support_varchar_with_length(true)
+        .with_map_string_types_to_utf8view(false)
+        .with_collect_spans(true)
+        .with_default_null_ordering(NullOrdering::NullsMax)
+}
+
+fn is_catalog(reference: &TableReference) -> bool {
+    match reference.schema() {
+        Some(schema) => matches!(schema, "pg_catalog" | "information_schema"),
+        None => reference.table().starts_with("pg_"),
+    }
+}
+
+fn name_of(reference: &TableReference) -> ObjectName {
+    ObjectName {
+        database: reference.catalog().map(str::to_owned),
+        schema: reference.schema().map(str::to_owned),
+        name: reference.table().to_owned(),
+    }
+}
+
+fn reference(name: &ObjectName) -> TableReference {
+    match (&name.database, &name.schema) {
+        (Some(database), Some(schema)) => TableReference::full(database.as_str(), schema.as_str(), name.name.as_str()),
+        (_, Some(schema)) => TableReference::partial(schema.as_str(), name.name.as_str()),
+        (_, None) => TableReference::bare(name.name.as_str()),
+    }
+}
+
+/// Returns a provider over rows that are there already.
+pub(crate) fn memory_table(batch: arrow::array::RecordBatch) -> Result<Arc<dyn TableProvider>> {
+    Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
+}
+
+/// Returns whether a plan reads something that only its owner may see.
+pub(crate) fn objects(reads: &[Read]) -> impl Iterator<Item = &Object> {
+    reads.iter().map(|read| &read.requirement.object)
+}

@@ -1,0 +1,197 @@
+//! REFRESH COLUMN and EXPLAIN REFRESH COLUMN: which column of which table, with
+//! which options.
+//!
+//! Everything that can be refused is refused here, before a job exists.
+
+use arrow::datatypes::SchemaRef;
+use lancegate_auth::{Privilege, Requirement};
+use lancegate_sql::{FieldPath, RefreshOptions, ast};
+
+use super::{Plan, Planner};
+use crate::error::{Result, SqlError};
+use crate::exec::refresh::answer;
+use crate::refresh::RefreshSpec;
+use crate::refresh::expression::{self, ExpressionError};
+use crate::sql::resolve::BoundTable;
+use crate::sqlstate::SqlState;
+use crate::storage::StorageError;
+use crate::storage::computed::{self, ComputedColumn, ComputedKind};
+use crate::system::explain_job;
+
+/// A bound REFRESH COLUMN.
+#[derive(Debug, Clone)]
+pub struct RefreshPlan {
+    /// The table at the version that the column was looked up in.
+    pub table: BoundTable,
+    /// The column.
+    pub column: ComputedColumn,
+    /// Filter, options and WAIT as written.
+    pub statement: ast::RefreshColumn,
+    /// See [`RefreshPlan::columns`].
+    pub schema: SchemaRef,
+}
+
+/// A bound EXPLAIN REFRESH COLUMN.
+#[derive(Debug, Clone)]
+pub struct ExplainRefreshPlan {
+    /// Whether every step of the planner is shown.
+    pub verbose: bool,
+    /// The refresh that would run.
+    pub refresh: RefreshPlan,
+    /// See [`ExplainRefreshPlan::columns`].
+    pub schema: SchemaRef,
+}
+
+impl RefreshPlan {
+    /// Returns the columns of the answer.
+    pub fn columns(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Returns what the caller must hold: UPDATE on the table and SELECT on it,
+    /// because an expression reads its inputs.
+    pub fn requirements(&self) -> Vec<Requirement> {
+        let object = self.table.object();
+        vec![Requirement::new(Privilege::Update, object.clone()), Requirement::new(Privilege::Select, object)]
+    }
+
+    /// Returns the work.
+    pub fn spec(&self) -> RefreshSpec {
+        RefreshSpec {
+            location: self.table.record.location.clone(),
+            column: self.column.name.clone(),
+            predicate: self.statement.filter.as_ref().map(|filter| filter.text.clone()),
+            branch: self.statement.options.branch.clone(),
+            num_workers: self.statement.options.num_workers,
+        }
+    }
+}
+
+impl ExplainRefreshPlan {
+    /// Returns the columns of the answer.
+    pub fn columns(&self) -> &SchemaRef {
+        &self.schema
+    }
+}
+
+impl Planner {
+    /// Binds REFRESH COLUMN.
+    ///
+    /// # Errors
+    /// 42P01, 42703, 42809 for a column that is not computed, and bad options.
+    pub(super) async fn plan_refresh(&self, statement: &ast::RefreshColumn) -> Result<Plan> {
+        Ok(Plan::RefreshColumn(Box::new(self.bind_refresh(statement).await?)))
+    }
+
+    /// Binds EXPLAIN REFRESH COLUMN.
+    ///
+    /// # Errors
+    /// As REFRESH COLUMN.
+    pub(super) async fn plan_explain_refresh(&self, statement: &ast::ExplainRefresh) -> Result<Plan> {
+        let refresh = self.bind_refresh(&statement.refresh).await?;
+        let plan = ExplainRefreshPlan { verbose: statement.verbose, refresh, schema: explain_job::schema() };
+        Ok(Plan::ExplainRefresh(Box::new(plan)))
+    }
+
+    async fn bind_refresh(&self, statement: &ast::RefreshColumn) -> Result<RefreshPlan> {
+        let mut table = self.table(&statement.table).await?;
+        if let Some(branch) = &statement.options.branch {
+            self.enter_branch(&mut table, branch, &statement.options).await?;
+        }
+        let column = computed_column(&table, &statement.column)?;
+        ensure_options(&column, &statement.options)?;
+        ensure_predicate(&table, statement)?;
+        Ok(RefreshPlan { table, column, statement: statement.clone(), schema: answer::schema() })
+    }
+
+    async fn enter_branch(&self, table: &mut BoundTable, branch: &str, options: &RefreshOptions) -> Result<()> {
+        let spec = RefreshSpec {
+            location: table.record.location.clone(),
+            column: String::new(),
+            predicate: None,
+            branch: Some(branch.to_owned()),
+            num_workers: None,
+        };
+        table.dataset = match spec.open(self.engine.store()).await {
+            Ok(dataset) => dataset,
+            Err(StorageError::NotFound { .. }) => {
+                let message = format!("branch \"{branch}\" of table \"{}\" does not exist", table.name());
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).at(options.position_of("branch")));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(())
+    }
+}
+
+fn computed_column(table: &BoundTable, path: &FieldPath) -> Result<ComputedColumn> {
+    let (name, relation) = (path.root(), table.name());
+    let found = match computed::column(&table.dataset, name) {
+        Err(StorageError::NoColumn { .. }) => {
+            let message = format!("column \"{name}\" of relation \"{relation}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+        }
+        found => found?,
+    };
+    if path.parts().len() > 1 {
+        return Err(SqlError::not_supported("refreshing a field inside a column is not supported")
+            .hint(format!("Refresh the whole column \"{name}\".")));
+    }
+    found.ok_or_else(|| {
+        let message = format!("column \"{name}\" of table \"{relation}\" is not a computed column");
+        SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+            .detail("Only computed columns can be refreshed.")
+            .hint(format!("Declare it with ALTER TABLE {relation} ADD COLUMN {name} AS (<expression>)."))
+    })
+}
+
+/// Refuses options that belong to the other kind of computed column, by name.
+fn ensure_options(column: &ComputedColumn, options: &RefreshOptions) -> Result<()> {
+    match column.kind {
+        ComputedKind::Expression => match options.function_only().first() {
+            None => Ok(()),
+            Some(name) => Err(refused_option(name, column, options)
+                .detail("The column is computed by a SQL expression; the option applies to columns computed by a Function.")),
+        },
+        ComputedKind::Function if options.num_workers.is_some() => {
+            Err(refused_option("num_workers", column, options)
+                .detail("The workers of a Function follow its resource budget.")
+                .hint("Set cpu_millis, memory_bytes and gpu_count instead."))
+        }
+        ComputedKind::Function => {
+            let message = format!("refreshing column \"{}\" is not supported", column.name);
+            Err(SqlError::not_supported(message).detail("The column is computed by a Function."))
+        }
+    }
+}
+
+fn refused_option(name: &str, column: &ComputedColumn, options: &RefreshOptions) -> SqlError {
+    let message = format!("option \"{name}\" is not valid for column \"{}\"", column.name);
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).at(options.position_of(name))
+}
+
+fn ensure_predicate(table: &BoundTable, statement: &ast::RefreshColumn) -> Result<()> {
+    let Some(filter) = &statement.filter else { return Ok(()) };
+    let schema = arrow::datatypes::Schema::from(table.dataset.schema());
+    match expression::predicate(&filter.text, &schema) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let error = predicate_error(error);
+            let position = error.position.or(filter.position.get());
+            Err(error.at(position))
+        }
+    }
+}
+
+fn predicate_error(error: ExpressionError) -> SqlError {
+    match error {
+        ExpressionError::Invalid(error) => SqlError::from(error),
+        ExpressionError::NotImmutable(function) => {
+            SqlError::not_supported("functions in the WHERE clause of REFRESH COLUMN must be immutable")
+                .detail(format!("{function}() may give another result for another row or time."))
+        }
+        ExpressionError::NotScalar(what) => {
+            SqlError::not_supported(format!("{what} are not allowed in the WHERE clause of REFRESH COLUMN"))
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Names to objects, at the moment a statement is bound.
+//!
+//! Bare names are looked up along the search path, as PostgreSQL does. A name
+//! that the metadata store does not know may be a Lance table that another
+//! writer has just made in the folder; it is adopted then.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lance::Dataset;
+use lancegate_auth::Object;
+use lancegate_catalog::{Table, TableKind, TableName};
+use lancegate_sql::{ObjectName, SchemaName};
+
+use crate::error::{Result, SqlError};
+use crate::exec::adopt;
+use crate::sql::plan::Planner;
+use crate::sqlstate::SqlState;
+use crate::storage::computed::{self, ComputedColumn};
+
+/// The schema name of the root namespace.
+pub const ROOT_SCHEMA: &str = "public";
+
+/// A table, opened at its newest version when the statement was bound.
+#[derive(Clone)]
+pub struct BoundTable {
+    /// What the metadata store says.
+    pub record: Table,
+    /// The version.
+    pub dataset: Arc<Dataset>,
+}
+
+impl fmt::Debug for BoundTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoundTable")
+            .field("name", &self.record.name)
+            .field("version", &self.dataset.version_id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl BoundTable {
+    /// Returns the name that privileges are granted on.
+    pub fn object(&self) -> Object {
+        object_of(&self.record)
+    }
+
+    /// Returns the table's own name, for messages.
+    pub fn name(&self) -> &str {
+        &self.record.name.name
+    }
+
+    /// Returns the computed columns.
+    ///
+    /// # Errors
+    /// For a declaration of a newer version.
+    pub fn computed(&self) -> Result<Vec<ComputedColumn>> {
+        Ok(computed::columns(&self.dataset)?)
+    }
+}
+
+/// Returns what privileges are granted on for a relation.
+pub fn object_of(record: &Table) -> Object {
+    let TableName { database, namespace, name } = record.name.clone();
+    match record.kind {
+        TableKind::Table => Object::Table { database, namespace, name },
+        TableKind::View => Object::View { database, namespace, name },
+        TableKind::MaterializedView => Object::MaterializedView { database, namespace, name },
+    }
+}
+
+/// Returns the namespace path that a schema name spells.
+pub fn namespace_of(schema: &str) -> Vec<String> {
+    match schema {
+        ROOT_SCHEMA => Vec::new(),
+        path => path.split('$').map(str::to_owned).collect(),
+    }
+}
+
+/// Returns the schema name of a namespace path.
+pub fn schema_of(namespace: &[String]) -> String {
+    if namespace.is_empty() { ROOT_SCHEMA.to_owned() } else { namespace.join("$") }
+}
+
+/// Returns a 42P01 for a relation as the statement spells it.
+pub fn no_relation(name: &ObjectName) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", spelled(name)))
+}
+
+/// Returns a 3F000.
+pub fn no_schema(schema: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist"))
+}
+
+/// Returns a 3D000.
+pub fn no_database(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
+}
+
+fn spelled(name: &ObjectName) -> String {
+    let parts = [name.database.as_deref(), name.schema.as_deref(), Some(name.name.as_str())];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(".")
+}
+
+impl Planner {
+    /// Returns what a name stands for, `None` if nothing has it.
+    ///
+    /// # Errors
+    /// If the metadata store fails.
+    pub async fn find(&self, name: &ObjectName) -> Result<Option<Table>> {
+        for schema in self.schemas(name) {
+            let full = TableName {
+                database: name.database.clone().unwrap_or_else(|| self.caller.database.clone()),
+                namespace: namespace_of(&schema),
+                name: name.name.clone(),
+            };
+            if let Some(record) = self.lookup(&full).await? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a table at its newest version.
+    ///
+    /// # Errors
+    /// 42P01, 42809 for a view.
+    pub async fn table(&self, name: &ObjectName) -> Result<BoundTable> {
+        let record = self.find(name).await?.ok_or_else(|| no_relation(name))?;
+        if record.kind == TableKind::View {
+            let message = format!("\"{}\" is not a table", name.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        self.open(record).await
+    }
+
+    /// Opens a table that was found.
+    ///
+    /// # Errors
+    /// 42P01 if its files are gone, storage errors.
+    pub async fn open(&self, record: Table) -> Result<BoundTable> {
+        let dataset = self.engine.store().open(&record.location).await?;
+        Ok(BoundTable { record, dataset })
+    }
+
+    /// Returns the full name of an object that a statement creates.
+    ///
+    /// # Errors
+    /// 3F000 if there is no schema to create it in, 3D000, 42602.
+    pub async fn creation_name(&self, name: &ObjectName) -> Result<TableName> {
+        let database = name.database.clone().unwrap_or_else(|| self.caller.database.clone());
+        ensure_object_name(&name.name)?;
+        if let Some(schema) = &name.schema {
+            self.ensure_schema(&database, schema).await?;
+            return Ok(TableName { database, namespace: namespace_of(schema), name: name.name.clone() });
+        }
+        for schema in self.caller.creation_path() {
+            if self.schema_exists(&database, &schema).await? {
+                return Ok(TableName { database, namespace: namespace_of(&schema), name: name.name.clone() });
+            }
+        }
+        Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))
+    }
+
+    /// Returns database and path of a schema as a statement names it.
+    pub fn schema_path(&self, name: &SchemaName) -> (String, Vec<String>) {
+        let database = name.database.clone().unwrap_or_else(|| self.caller.database.clone());
+        (database, namespace_of(&name.schema))
+    }
+
+    /// Says whether a database has a schema.
+    ///
+    /// # Errors
+    /// If the metadata store fails.
+    pub async fn schema_exists(&self, database: &str, schema: &str) -> Result<bool> {
+        let path = namespace_of(schema);
+        if path.is_empty() {
+            return Ok(self.engine.catalog().database(database).await?.is_some());
+        }
+        if path.iter().any(String::is_empty) {
+            return Ok(false);
+        }
+        Ok(self.engine.catalog().namespace(database, &path).await?.is_some())
+    }
+
+    async fn ensure_schema(&self, database: &str, schema: &str) -> Result<()> {
+        if self.engine.catalog().database(database).await?.is_none() {
+            return Err(no_database(database));
+        }
+        if matches!(schema, "pg_catalog" | "information_schema") {
+            let message = format!("permission denied for schema {schema}");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+                .detail("System catalog modifications are currently disallowed."));
+        }
+        if self.schema_exists(database, schema).await? { Ok(()) } else { Err(no_schema(schema)) }
+    }
+
+    async fn lookup(&self, name: &TableName) -> Result<Option<Table>> {
+        if name.namespace.iter().any(String::is_empty) {
+            return Ok(None);
+        }
+        if let Some(record) = self.engine.catalog().table(name).await? {
+            return Ok(Some(record));
+        }
+        adopt::one(&self.engine, name).await
+    }
+
+    /// Returns the schemas to look in, in order.
+    fn schemas(&self, name: &ObjectName) -> Vec<String> {
+        match &name.schema {
+            Some(schema) => vec![schema.clone()],
+            None => self.caller.creation_path(),
+        }
+    }
+}
+
+/// Refuses names that separate or escape names (see the limits on names of the
+/// Lance namespace).
+///
+/// # Errors
+/// 42602, 42622.
+pub fn ensure_object_name(name: &str) -> Result<()> {
+    if name.len() > 128 {
+        return Err(SqlError::new(SqlState::NAME_TOO_LONG, format!("identifier \"{name}\" is too long")));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.is_empty() || name == "." || name == ".." || !name.chars().all(allowed) {
+        return Err(SqlError::new(SqlState::INVALID_NAME, format!("invalid name \"{name}\""))
+            .detail("Names of tables, views and schemas consist of letters, digits, \"_\", \".\" and \"-\"."));
+    }
+    Ok(())
+}

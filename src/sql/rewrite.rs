@@ -1,0 +1,274 @@
+//! What PostgreSQL writes and DataFusion does not read, put into other words of
+//! the same meaning before binding.
+//!
+//! A rewrite here must never change an answer. The ones that only hold for
+//! catalog queries of known clients are in [`catalog`], and are applied to
+//! statements that read catalog relations only.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    self as native, BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArguments, Ident, JoinConstraint,
+    JoinOperator, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement, TableFactor,
+    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
+};
+
+use crate::error::{Result, SqlError};
+use crate::storage::provider::SYSTEM_COLUMNS;
+
+pub mod array;
+pub mod catalog;
+
+/// Schemas whose functions are called without naming the schema.
+const FUNCTION_SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
+
+/// Applies the rewrites that hold for every statement.
+pub fn postgres(statement: &mut Statement) {
+    let _ = statement.visit(&mut Postgres);
+}
+
+struct Postgres;
+
+impl VisitorMut for Postgres {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(function) => unqualify(function),
+            Expr::Collate { expr: inner, collation } if is_byte_order(collation) => {
+                let inner = inner.as_ref().clone();
+                *expr = inner;
+                return self.pre_visit_expr(expr);
+            }
+            Expr::BinaryOp { op, .. } => plain_operator(op),
+            Expr::Identifier(ident) if ident.quote_style.is_none() => {
+                if let Some(name) = ["current_schema", "current_role"].into_iter().find(|name| ident.value.eq_ignore_ascii_case(name)) {
+                    *expr = call(name);
+                }
+            }
+            Expr::Cast { expr: operand, data_type, .. } => array::cast_literal(operand, data_type),
+            Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } => array::compared_literal(left, right),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args: Some(_), .. } = factor {
+            strip_schema(name);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn unqualify(function: &mut Function) {
+    strip_schema(&mut function.name);
+    // `current_user` is a call without parentheses; DataFusion wants them.
+    if matches!(function.args, FunctionArguments::None) {
+        function.args = no_arguments();
+    }
+}
+
+fn strip_schema(name: &mut ObjectName) {
+    let schema = name.0.first().and_then(|part| part.as_ident()).map(|ident| ident.value.to_ascii_lowercase());
+    if name.0.len() == 2 && schema.is_some_and(|schema| FUNCTION_SCHEMAS.contains(&schema.as_str())) {
+        name.0.remove(0);
+    }
+}
+
+/// Strings compare by their bytes here, which is what `C` and the default say.
+fn is_byte_order(collation: &ObjectName) -> bool {
+    let name = collation.0.last().and_then(|part| part.as_ident());
+    name.is_some_and(|ident| ["default", "C", "POSIX", "ucs_basic"].contains(&ident.value.as_str()))
+}
+
+/// `a OPERATOR(pg_catalog.~) b` names an operator by its schema.
+fn plain_operator(op: &mut BinaryOperator) {
+    let BinaryOperator::PGCustomBinaryOperator(parts) = op else { return };
+    let (Some(name), true) = (parts.last(), parts.len() == 2 && parts[0] == "pg_catalog") else { return };
+    let plain = match name.as_str() {
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "=" => BinaryOperator::Eq,
+        "<>" => BinaryOperator::NotEq,
+        "<" => BinaryOperator::Lt,
+        "<=" => BinaryOperator::LtEq,
+        ">" => BinaryOperator::Gt,
+        ">=" => BinaryOperator::GtEq,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        "||" => BinaryOperator::StringConcat,
+        _ => return,
+    };
+    *op = plain;
+}
+
+fn call(name: &str) -> Expr {
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: no_arguments(),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn no_arguments() -> FunctionArguments {
+    FunctionArguments::List(native::FunctionArgumentList {
+        duplicate_treatment: None,
+        args: Vec::new(),
+        clauses: Vec::new(),
+    })
+}
+
+/// Returns the system columns that a statement names.
+pub fn system_columns(statement: &Statement) -> BTreeSet<&'static str> {
+    struct Names(BTreeSet<&'static str>);
+    impl Visitor for Names {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let ident = match expr {
+                Expr::Identifier(ident) => Some(ident),
+                Expr::CompoundIdentifier(parts) => parts.last(),
+                _ => None,
+            };
+            let named = ident.and_then(|ident| SYSTEM_COLUMNS.into_iter().find(|name| *name == ident.value));
+            self.0.extend(named);
+            ControlFlow::Continue(())
+        }
+    }
+    let mut names = Names(BTreeSet::new());
+    let _ = statement.visit(&mut names);
+    names.0
+}
+
+/// Keeps system columns out of `*` where a table shows them because the
+/// statement names one.
+///
+/// # Errors
+/// 0A000 for `*` over a join with USING, whose columns cannot be told apart.
+pub fn hide_system_columns(
+    statement: &mut Statement,
+    columns: &BTreeSet<&'static str>,
+    is_table: impl Fn(&ObjectName) -> bool,
+) -> Result<()> {
+    struct Hide<'a, F> {
+        columns: &'a BTreeSet<&'static str>,
+        is_table: F,
+    }
+    impl<F: Fn(&ObjectName) -> bool> VisitorMut for Hide<'_, F> {
+        type Break = SqlError;
+
+        fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+            match hide(select, self.columns, &self.is_table) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        }
+    }
+    match statement.visit(&mut Hide { columns, is_table }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+fn hide(select: &mut Select, columns: &BTreeSet<&'static str>, is_table: &impl Fn(&ObjectName) -> bool) -> Result<()> {
+    let relations: Vec<Relation> = select.from.iter().flat_map(|from| relations(from, is_table)).collect();
+    if !relations.iter().any(|relation| relation.table) {
+        return Ok(());
+    }
+    let mut projection = Vec::with_capacity(select.projection.len());
+    for item in std::mem::take(&mut select.projection) {
+        match item {
+            SelectItem::Wildcard(options) if relations.len() == 1 => {
+                projection.push(SelectItem::Wildcard(excluding(options, columns)));
+            }
+            SelectItem::Wildcard(_) => {
+                if select.from.iter().any(merges_columns) {
+                    return Err(SqlError::not_supported("* over a join with USING cannot stand beside a system column")
+                        .hint("List the columns, or join with ON."));
+                }
+                projection.extend(relations.iter().map(|relation| relation.all(columns)));
+            }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                let table = relations.iter().any(|relation| relation.table && relation.answers_to(&name));
+                let options = if table { excluding(options, columns) } else { options };
+                projection.push(SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    options,
+                ));
+            }
+            other => projection.push(other),
+        }
+    }
+    select.projection = projection;
+    Ok(())
+}
+
+/// One item of FROM under the name that columns are qualified with.
+struct Relation {
+    name: ObjectName,
+    table: bool,
+}
+
+impl Relation {
+    fn all(&self, columns: &BTreeSet<&'static str>) -> SelectItem {
+        let options = WildcardAdditionalOptions::default();
+        let options = if self.table { excluding(options, columns) } else { options };
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(self.name.clone()), options)
+    }
+
+    fn answers_to(&self, name: &ObjectName) -> bool {
+        self.name == *name || self.name.0.last() == name.0.last()
+    }
+}
+
+fn relations(from: &TableWithJoins, is_table: &impl Fn(&ObjectName) -> bool) -> Vec<Relation> {
+    let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation));
+    factors.filter_map(|factor| relation(factor, is_table)).collect()
+}
+
+fn relation(factor: &TableFactor, is_table: &impl Fn(&ObjectName) -> bool) -> Option<Relation> {
+    match factor {
+        TableFactor::Table { name, alias, args: None, .. } => {
+            let shown = alias.as_ref().map_or_else(|| name.clone(), |alias| ObjectName::from(vec![alias.name.clone()]));
+            Some(Relation { name: shown, table: is_table(name) })
+        }
+        TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. } | TableFactor::UNNEST { alias, .. } => {
+            let alias = alias.as_ref()?;
+            Some(Relation { name: ObjectName::from(vec![alias.name.clone()]), table: false })
+        }
+        _ => None,
+    }
+}
+
+fn merges_columns(from: &TableWithJoins) -> bool {
+    from.joins.iter().any(|join| {
+        let constraint = match &join.join_operator {
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::Left(constraint)
+            | JoinOperator::LeftOuter(constraint)
+            | JoinOperator::Right(constraint)
+            | JoinOperator::RightOuter(constraint)
+            | JoinOperator::FullOuter(constraint) => constraint,
+            _ => return false,
+        };
+        matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
+    })
+}
+
+fn excluding(mut options: WildcardAdditionalOptions, columns: &BTreeSet<&'static str>) -> WildcardAdditionalOptions {
+    let names = columns.iter().map(|name| ObjectName::from(vec![Ident::new(*name)]));
+    options.opt_exclude = Some(ExcludeSelectItem::Multiple(names.collect()));
+    options
+}

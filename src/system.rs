@@ -1,0 +1,71 @@
+//! What the gateway tells about itself in tables: `pg_catalog`,
+//! `information_schema`, and the relations of `system.public`.
+//!
+//! Relations are made when a statement names them, from the metadata store, for
+//! one caller. Nothing here is stored, and nothing can be written.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use lancegate_auth::Requirement;
+
+use crate::error::Result;
+use crate::exec::Engine;
+use crate::sql::caller::Caller;
+
+pub mod columns;
+pub mod describe_job;
+pub mod explain_job;
+pub mod function_errors;
+pub mod functions;
+pub mod gpu_classes;
+pub mod information_schema;
+pub mod job_events;
+pub mod job_splits;
+pub mod jobs;
+pub mod objects;
+pub mod pg_catalog;
+
+/// The database whose schema `public` holds the relations of the deployment;
+/// it can be named from every database.
+pub const SYSTEM_DATABASE: &str = "system";
+
+/// For whom a relation is read.
+#[derive(Debug, Clone)]
+pub struct SystemContext {
+    /// Where everything is looked up.
+    pub engine: Engine,
+    /// Who asks, in which database.
+    pub caller: Arc<Caller>,
+}
+
+/// One relation of `system.public`. SHOW statements read the same relation, so
+/// that both always agree.
+#[async_trait]
+pub trait SystemRelation: fmt::Debug + Send + Sync {
+    /// The name under `system.public`.
+    fn name(&self) -> &'static str;
+
+    /// The columns.
+    fn schema(&self) -> SchemaRef;
+
+    /// What the caller must hold to read it.
+    fn requirements(&self) -> Vec<Requirement>;
+
+    /// Returns the rows that the caller may see, at most `limit` if given.
+    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch>;
+}
+
+/// Returns the relations of `system.public`. A new relation is one file below
+/// `system/` and one line here.
+pub fn relations() -> Vec<Arc<dyn SystemRelation>> {
+    vec![
+        Arc::new(jobs::Jobs),
+        Arc::new(job_events::JobEvents),
+        Arc::new(job_splits::JobSplits),
+        Arc::new(gpu_classes::GpuClasses),
+    ]
+}

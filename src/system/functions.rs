@@ -1,0 +1,97 @@
+//! Table functions over system relations: `gpu_classes()`, `describe_job(id)`,
+//! `explain_job(id)`.
+//!
+//! A function has arguments and so is no relation that the binder finds by its
+//! name; it checks the caller's privileges itself, before it reads anything.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{TableFunctionImpl, TableProvider};
+use datafusion::common::{ScalarValue, plan_err};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::Expr;
+use lancegate_auth::Requirement;
+
+use super::describe_job::DescribeJob;
+use super::explain_job::ExplainJob;
+use super::gpu_classes::GpuClasses;
+use super::{LazyRelation, SystemContext, SystemRelation};
+use crate::error::{Result, SqlError};
+
+/// Makes the functions known to a planner state, for one caller.
+pub fn register(state: &mut SessionState, context: &SystemContext) {
+    let functions: [(&str, Make); 3] = [
+        ("gpu_classes", |arguments| {
+            no_arguments("gpu_classes", arguments)?;
+            Ok(Arc::new(GpuClasses))
+        }),
+        ("describe_job", |arguments| Ok(Arc::new(DescribeJob { id: job_id("describe_job", arguments)? }))),
+        ("explain_job", |arguments| Ok(Arc::new(ExplainJob { id: job_id("explain_job", arguments)? }))),
+    ];
+    for (name, make) in functions {
+        let function = Arc::new(RelationFunction { make, context: context.clone() });
+        state.register_udtf(name, function);
+    }
+}
+
+type Make = fn(&[Expr]) -> DataFusionResult<Arc<dyn SystemRelation>>;
+
+#[derive(Debug)]
+struct RelationFunction {
+    make: Make,
+    context: SystemContext,
+}
+
+impl TableFunctionImpl for RelationFunction {
+    fn call(&self, arguments: &[Expr]) -> DataFusionResult<Arc<dyn TableProvider>> {
+        let relation = Arc::new(Guarded((self.make)(arguments)?));
+        Ok(Arc::new(LazyRelation::new(relation, self.context.clone())))
+    }
+}
+
+/// A relation that nobody else checks the requirements of.
+#[derive(Debug)]
+struct Guarded(Arc<dyn SystemRelation>);
+
+#[async_trait]
+impl SystemRelation for Guarded {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn requirements(&self) -> Vec<Requirement> {
+        self.0.requirements()
+    }
+
+    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
+        for Requirement { privilege, object } in self.requirements() {
+            let shown = object.to_string();
+            if !context.engine.allows(&context.caller.principal, privilege, object).await? {
+                return Err(SqlError::permission_denied("function", self.name())
+                    .detail(format!("It needs {} on {shown}.", privilege.as_sql())));
+            }
+        }
+        self.0.rows(context, limit).await
+    }
+}
+
+fn no_arguments(name: &str, arguments: &[Expr]) -> DataFusionResult<()> {
+    if arguments.is_empty() { Ok(()) } else { plan_err!("function {name}() takes no arguments") }
+}
+
+fn job_id(name: &str, arguments: &[Expr]) -> DataFusionResult<String> {
+    match arguments {
+        [Expr::Literal(ScalarValue::Utf8(Some(id)) | ScalarValue::LargeUtf8(Some(id)) | ScalarValue::Utf8View(Some(id)), _)] => {
+            Ok(id.clone())
+        }
+        _ => plan_err!("function {name}(text) takes one job id as a literal"),
+    }
+}

@@ -1,0 +1,131 @@
+//! `system.public.job_splits`: what SHOW JOB SPLITS lists.
+//!
+//! A split of an expression refresh is one fragment. What is known of it is the
+//! note that the attempt wrote before it offered the fragment's file: the rows
+//! and the file. What the note does not say is NULL, never zero.
+
+use std::collections::BTreeMap;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use lancegate_auth::Requirement;
+use lancegate_catalog::{Catalog, Job, JobFilter, JobId, Timestamp};
+
+use super::columns::{self, borrowed, count, made};
+use super::{SystemContext, SystemRelation, jobs};
+use crate::error::Result;
+use crate::refresh::stage::StagedFragment;
+
+type Column = columns::Column<SplitRow>;
+
+/// One split.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SplitRow {
+    job_id: JobId,
+    task_id: String,
+    fragment_id: u64,
+    row_start: Option<u32>,
+    row_end: Option<u64>,
+    bytes_staged: Option<u64>,
+    state: &'static str,
+    recovered: bool,
+}
+
+/// Returns the columns.
+pub fn columns() -> Vec<Column> {
+    let unknown_count: fn(&SplitRow) -> Option<i64> = |_| None;
+    let unknown_time: fn(&SplitRow) -> Option<Timestamp> = |_| None;
+    let unknown_millis: fn(&SplitRow) -> Option<f64> = |_| None;
+    vec![
+        Column::text("job_id", |split| made(split.job_id)).not_null(),
+        Column::text("task_id", |split| borrowed(&split.task_id)).not_null(),
+        Column::text("split_id", |split| made(split.fragment_id)).not_null(),
+        Column::bigint("fragment_id", |split| count(split.fragment_id)),
+        Column::text("worker", |_| None),
+        Column::bigint("row_start", |split| split.row_start.map(i64::from)),
+        Column::bigint("row_end", |split| split.row_end.and_then(count)),
+        Column::bigint("rows_skipped", unknown_count),
+        Column::bigint("bytes_read", unknown_count),
+        Column::bigint("bytes_staged", |split| split.bytes_staged.and_then(count)),
+        Column::bigint("parts", |_| Some(1)),
+        Column::bigint("attempts", unknown_count),
+        Column::bigint("batches", unknown_count),
+        Column::timestamp("started_at", unknown_time),
+        Column::timestamp("finished_at", unknown_time),
+        Column::text("state", |split| borrowed(split.state)),
+        Column::bigint("error_count", unknown_count),
+        Column::double("batch_p50_ms", unknown_millis),
+        Column::double("batch_p95_ms", unknown_millis),
+        Column::double("batch_p99_ms", unknown_millis),
+        Column::double("batch_max_ms", unknown_millis),
+        Column::boolean("recovered", |split| Some(split.recovered)),
+    ]
+}
+
+/// Reads the splits of a job, the newest task of each.
+///
+/// # Errors
+/// If the registry cannot be read.
+pub async fn read(catalog: &Catalog, job: &Job) -> Result<Vec<SplitRow>> {
+    let mut splits: BTreeMap<u64, (u64, SplitRow)> = BTreeMap::new();
+    for receipt in catalog.receipts(job.id).await? {
+        // Notes of another kind or format are not splits.
+        let Ok(staged) = serde_json::from_value::<Vec<StagedFragment>>(receipt.value) else { continue };
+        for staged in staged {
+            let epoch = receipt.epoch.0;
+            let newest = splits.get(&staged.fragment_id).is_none_or(|(seen, _)| *seen <= epoch);
+            if newest {
+                splits.insert(staged.fragment_id, (epoch, split(job, epoch, &staged)));
+            }
+        }
+    }
+    Ok(splits.into_values().map(|(_, split)| split).collect())
+}
+
+fn split(job: &Job, epoch: u64, staged: &StagedFragment) -> SplitRow {
+    SplitRow {
+        job_id: job.id,
+        task_id: format!("{}/{epoch}/{}", job.id, staged.fragment_id),
+        fragment_id: staged.fragment_id,
+        row_start: staged.rows.min(),
+        row_end: staged.rows.max().map(|last| u64::from(last) + 1),
+        bytes_staged: staged.file.file_size_bytes.get().map(u64::from),
+        state: "completed",
+        recovered: epoch < job.epoch.0,
+    }
+}
+
+/// The relation: splits of the jobs of the connected database.
+#[derive(Debug)]
+pub struct JobSplits;
+
+#[async_trait]
+impl SystemRelation for JobSplits {
+    fn name(&self) -> &'static str {
+        "job_splits"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        columns::schema(&columns())
+    }
+
+    fn requirements(&self) -> Vec<Requirement> {
+        Requirement::job_registry().into()
+    }
+
+    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
+        let catalog = context.engine.catalog();
+        let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
+        let limit = limit.unwrap_or(usize::MAX);
+        let mut splits = Vec::new();
+        for job in jobs::read(catalog, filter, None).await? {
+            if splits.len() >= limit {
+                break;
+            }
+            splits.extend(read(catalog, &job).await?);
+        }
+        splits.truncate(limit);
+        columns::batch(&columns(), &splits)
+    }
+}
