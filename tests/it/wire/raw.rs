@@ -74,7 +74,7 @@ impl Raw {
     pub(crate) async fn session(gateway: &Gateway) -> Self {
         let mut raw = Self::open(gateway.pg_addr()).await;
         raw.send(&startup(0, &[("user", USER), ("database", USER)])).await;
-        raw.log_in(&gateway.password()).await;
+        raw.log_in(gateway.password()).await;
         let replies = raw.until_ready().await;
         assert!(replies.iter().all(|reply| reply.kind != 'E'), "{replies:?}");
         raw
