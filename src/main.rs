@@ -1,1 +1,7 @@
-fn main() {}
+//! The `lancegate` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lancegate::cli::run()
+}

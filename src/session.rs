@@ -68,6 +68,9 @@ pub struct Session {
     pub transaction: TransactionStatus,
     /// Names of savepoints in the open block, oldest first.
     pub savepoints: Vec<String>,
+    /// Names of relations that the open block has changed, for the warning of
+    /// ROLLBACK, which does not undo it.
+    pub written: Vec<String>,
     notices: mpsc::UnboundedSender<Notice>,
 }
 
@@ -82,6 +85,7 @@ impl Session {
             settings,
             transaction: TransactionStatus::Idle,
             savepoints: Vec::new(),
+            written: Vec::new(),
             notices,
         };
         (session, receiver)

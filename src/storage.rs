@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use lance::Dataset;
 use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
+use object_store::ObjectStoreExt as _;
 
 pub mod commit;
 pub mod computed;

@@ -86,7 +86,7 @@ pub async fn plan_from(
         if due.is_empty() {
             continue;
         }
-        let live = fragment.count_rows(None).await? as u64;
+        let live = fragment.count_rows(None).await.map_err(StorageError::from)? as u64;
         work.push(FragmentWork { fragment_id: id, whole: due.len() == live, rows: due });
     }
     let plan = RefreshPlan { current, work, fragments: snapshot.dataset.count_fragments(), carried };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::{filter_record_batch, interleave};
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::stream::{BoxStream, StreamExt};

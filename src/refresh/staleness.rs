@@ -159,9 +159,14 @@ async fn candidates(
     debug_assert_eq!(past.record.version, past.snapshot.dataset.version_id());
     let Some(index) = get_row_id_index(&past.snapshot.dataset).await? else { return Ok(Vec::new()) };
     let deleted = deleted_rows(fragment).await?;
-    let numbered = (0u32..).zip(ids.iter());
-    let live = numbered.filter(|(offset, id)| *id < first_new && !deleted.contains(*offset));
-    Ok(live.filter(|(_, id)| index.get(*id).is_some_and(|address| past.was_current(address.into()))).collect())
+    let mut candidates = Vec::new();
+    for (offset, id) in (0u32..).zip(ids.iter()) {
+        let old = id < first_new && !deleted.contains(offset);
+        if old && index.get(id)?.is_some_and(|address| past.was_current(address.into())) {
+            candidates.push((offset, id));
+        }
+    }
+    Ok(candidates)
 }
 
 /// Offsets of the rows whose inputs and value are what they were.

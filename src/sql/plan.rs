@@ -197,6 +197,7 @@ impl Planner {
             | Statement::ShowUsers(_) => self.plan_user(statement),
             Statement::CatalogListing(listing) => self.plan_listing(listing).await,
             Statement::Describe(describe) => self.plan_describe(describe).await,
+            Statement::DescribeTable(describe) => self.plan_describe_table(&describe.table).await,
             Statement::RefreshColumn(refresh) => self.plan_refresh(refresh).await,
             Statement::ExplainRefresh(explain) => self.plan_explain_refresh(explain).await,
             Statement::ShowJobs(_)

@@ -134,3 +134,32 @@ fn custom(name: &ObjectName, arguments: &[String]) -> Result<DataType> {
         _ => return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),
     })
 }
+
+/// Returns the type that a query's column is stored as: Lance keeps no view
+/// types, and what has no type is text.
+pub fn stored(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Null | DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(item) | DataType::LargeList(item) | DataType::ListView(item) => {
+            let item = item.as_ref().clone();
+            let inner = stored(item.data_type());
+            DataType::List(Arc::new(item.with_data_type(inner)))
+        }
+        DataType::FixedSizeList(item, length) => {
+            let item = item.as_ref().clone();
+            let inner = stored(item.data_type());
+            DataType::FixedSizeList(Arc::new(item.with_data_type(inner)), *length)
+        }
+        DataType::Struct(fields) => {
+            let fields = fields.iter().map(|field| {
+                let field = field.as_ref().clone();
+                let inner = stored(field.data_type());
+                field.with_data_type(inner)
+            });
+            DataType::Struct(fields.collect())
+        }
+        DataType::Dictionary(_, value) => stored(value),
+        other => other.clone(),
+    }
+}

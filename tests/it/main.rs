@@ -1,8 +1,14 @@
-//! The integration tests of lancegate, one binary.
+//! Tests of the parts together, one binary: the refresh engine on real Lance
+//! tables, and the real program as a process of its own for each test that
+//! needs a gateway.
+
+#![allow(clippy::unwrap_used, reason = "a test's helper fails the test")]
 
 mod bad_input;
+mod cli;
 mod crash;
 mod engine;
+mod harness;
+mod http;
 mod interop;
-
-fn main() {}
+mod tidy;

@@ -12,6 +12,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, TableSource};
 use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use futures::future::BoxFuture;
+use lance::Dataset;
 use lancegate_auth::{Object, Privilege, Requirement, UserName};
 use lancegate_catalog::{Table, TableKind};
 use lancegate_sql::ObjectName;
@@ -48,6 +49,8 @@ pub struct QueryPlan {
     pub reads: Vec<Read>,
     /// The state that the query was bound in and is planned with.
     pub state: Arc<SessionState>,
+    /// The version of the table that is changed, if one is.
+    pub target: Option<Arc<Dataset>>,
 }
 
 /// Something that a query reads.
@@ -65,6 +68,8 @@ struct Loaded {
     source: Arc<dyn TableSource>,
     reads: Vec<Read>,
     is_table: bool,
+    /// The version of the table that the statement changes.
+    target: Option<Arc<Dataset>>,
 }
 
 impl Planner {
@@ -187,7 +192,8 @@ impl Planner {
                 }
             }
         }
-        Ok(QueryPlan { logical: analyzed, columns, parameters, reads, state: Arc::new(state) })
+        let target = loaded.values().find_map(|relation| relation.target.clone());
+        Ok(QueryPlan { logical: analyzed, columns, parameters, reads, state: Arc::new(state), target })
     }
 
     async fn load_relations(
@@ -249,7 +255,8 @@ impl Planner {
         let object = bound.object();
         let provider = LanceTable::new(Arc::clone(&bound.dataset), object.clone(), shown, columns);
         let reads = vec![scope.read(Requirement::new(Privilege::Select, object))];
-        Ok(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true })
+        let target = (shown == Columns::Stored).then_some(bound.dataset);
+        Ok(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true, target })
     }
 
     async fn load_view(&self, record: Table, scope: &Scope<'_>) -> Result<Loaded> {
@@ -265,7 +272,7 @@ impl Planner {
         let mut reads = vec![scope.read(Requirement::new(Privilege::Select, object_of(&record)))];
         reads.extend(plan.reads);
         let view = ViewTable::new(binder::renamed(plan.logical, &plan.columns)?, Some(text));
-        Ok(Loaded { source: provider_as_source(Arc::new(view)), reads, is_table: false })
+        Ok(Loaded { source: provider_as_source(Arc::new(view)), reads, is_table: false, target: None })
     }
 
     fn view_query(&self, record: &Table, text: &str) -> Result<Native> {
@@ -304,7 +311,7 @@ impl Planner {
                 let reads = relation.requirements().into_iter().map(|requirement| Read { requirement, on_behalf_of: None });
                 let reads = reads.collect();
                 let provider = system::LazyRelation::new(relation, context);
-                return Ok(Some(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: false }));
+                return Ok(Some(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: false, target: None }));
             }
         }
         let provider: Option<Arc<dyn TableProvider>> = match schema {
@@ -313,7 +320,7 @@ impl Planner {
             None => system::pg_catalog::table(&context, &name.name).await?,
             Some(_) => None,
         };
-        Ok(provider.map(|provider| Loaded { source: provider_as_source(provider), reads: Vec::new(), is_table: false }))
+        Ok(provider.map(|provider| Loaded { source: provider_as_source(provider), reads: Vec::new(), is_table: false, target: None }))
     }
 
     /// Returns where a statement names a relation.

@@ -1,0 +1,108 @@
+# Every target names what it installs before it installs it, can be run twice,
+# and works offline once the registries' caches are filled.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lancegate
+SHARED_TARGET := /var/cache/lancegate/target
+
+# The build's files stay outside the checkout. A folder that is already set
+# wins; a machine's shared one is used where we may write it.
+ifeq ($(origin CARGO_TARGET_DIR),undefined)
+  ifneq ($(shell test -w $(SHARED_TARGET) -o "$$(id -u)" = 0 && echo yes),)
+    CARGO_TARGET_DIR := $(SHARED_TARGET)
+  else
+    CARGO_TARGET_DIR := $(CACHE)/target
+  endif
+endif
+export CARGO_TARGET_DIR
+
+SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
+QUICK := --profile quick --workspace
+NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo yes)
+
+# One environment for each content of the list of packages.
+REQUIREMENTS := tests/requirements.txt
+VENV := $(CACHE)/venv-$(shell sha256sum $(REQUIREMENTS) | cut -c1-16)
+export LANCEGATE_TEST_PYTHON := $(VENV)/bin/python
+
+# $(call need,program,package): installs a Debian package whose program is missing.
+define need
+@command -v $(1) >/dev/null || { \
+	echo "installing the Debian package $(2), because $(1) is missing"; \
+	$(SUDO) apt-get update -qq; \
+	DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $(2); }
+endef
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: tools ## Build with the quick profile and show the main job through psql.
+	$(call need,psql,postgresql-client)
+	@echo "building; the first time takes a quarter of an hour on two cores"
+	cargo build --profile quick --bin lancegate
+	"$(CARGO_TARGET_DIR)/quick/lancegate" demo
+
+.PHONY: test
+test: lint python ## Run everything that CI runs.
+	$(call need,psql,postgresql-client)
+ifeq ($(NEXTEST),yes)
+	cargo nextest run --cargo-profile quick --workspace
+else
+	@echo "cargo-nextest is not installed (cargo install --locked cargo-nextest); using cargo test"
+	cargo test $(QUICK)
+endif
+
+.PHONY: lint
+lint: tools ## Check the format and run clippy; a warning is an error.
+	cargo fmt --all --check
+	cargo clippy $(QUICK) --all-targets -- -D warnings
+
+.PHONY: build
+build: tools ## Build the release binary to bin/lancegate.
+	@echo "building a release; the first time takes about 40 minutes on two cores"
+	cargo build --release --bin lancegate
+	install -D "$(CARGO_TARGET_DIR)/release/lancegate" bin/lancegate
+
+.PHONY: bench
+bench: tools python ## Measure against the release binary.
+	$(call need,psql,postgresql-client)
+	@command -v pg_ctl >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null || { \
+		echo "installing the Debian package postgresql, to compare with"; \
+		$(SUDO) apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends postgresql; }
+	@test -x bin/lancegate || $(MAKE) build
+	"$(LANCEGATE_TEST_PYTHON)" bench/run
+
+.PHONY: example
+example: tools ## Write config.example.toml again.
+	cargo run --quiet --profile quick --bin lancegate -- config-example > config.example.toml.new
+	mv config.example.toml.new config.example.toml
+
+# What a build needs besides Rust.
+.PHONY: tools
+tools:
+	@command -v cargo >/dev/null || { echo "Rust is missing; install it with rustup"; exit 1; }
+	$(call need,protoc,protobuf-compiler)
+	$(call need,cc,build-essential)
+
+# The Python environment of the tests.
+.PHONY: python
+python: $(VENV)/.complete
+
+$(VENV)/.complete: $(REQUIREMENTS)
+	$(call need,python3,python3)
+	@python3 -c 'import ensurepip' 2>/dev/null || { \
+		echo "installing the Debian package python3-venv, because the module venv is missing"; \
+		$(SUDO) apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends python3-venv; }
+	@echo "installing the Python packages of $(REQUIREMENTS) to $(VENV)"
+	rm -rf "$(VENV)"
+	python3 -m venv "$(VENV)"
+	"$(VENV)/bin/python" -m pip install --quiet --disable-pip-version-check -r $(REQUIREMENTS)
+	touch "$@"

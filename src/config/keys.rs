@@ -1,0 +1,476 @@
+//! The table of configuration keys: the one place that says what exists, what
+//! is allowed, what the default is and what it means.
+//!
+//! The loader checks against it, the defaults are read from it and
+//! `config.example.toml` is printed from it, so none of the three can differ.
+
+use super::kind::Kind;
+
+/// One key.
+#[derive(Debug)]
+pub(super) struct Key {
+    /// The dotted name: `pg.listen`. Keys of a GPU class have no section here;
+    /// see [`GPU_CLASS_KEYS`].
+    pub(super) path: &'static str,
+    /// What is allowed.
+    pub(super) kind: Kind,
+    /// The value when nothing sets it, as one would write it in the
+    /// environment; `None` if it is then unset.
+    pub(super) default: Option<&'static str>,
+    /// What the example shows for a key without a default.
+    pub(super) sample: &'static str,
+    /// Sentences for the example's comment.
+    pub(super) doc: &'static str,
+}
+
+/// One section of the file and the sentences above it in the example.
+#[derive(Debug)]
+pub(super) struct Section {
+    /// The name between the brackets; empty for the keys above all sections.
+    pub(super) name: &'static str,
+    /// Sentences for the example's comment.
+    pub(super) doc: &'static str,
+}
+
+const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
+    Key {
+        path,
+        kind,
+        default: Some(default),
+        sample: "",
+        doc,
+    }
+}
+
+const fn unset(path: &'static str, kind: Kind, sample: &'static str, doc: &'static str) -> Key {
+    Key {
+        path,
+        kind,
+        default: None,
+        sample,
+        doc,
+    }
+}
+
+/// The sections in the order of the example.
+pub(super) const SECTIONS: &[Section] = &[
+    Section { name: "", doc: "" },
+    Section {
+        name: "pg",
+        doc: "The PostgreSQL wire.",
+    },
+    Section {
+        name: "http",
+        doc: "Health, readiness and metrics over HTTP.",
+    },
+    Section {
+        name: "flight",
+        doc: "Reserved for Arrow Flight SQL, which this version does not serve; nothing is bound.",
+    },
+    Section {
+        name: "query",
+        doc: "What statements may use.",
+    },
+    Section {
+        name: "jobs",
+        doc: "Refresh jobs and their history.",
+    },
+    Section {
+        name: "column_refresh",
+        doc: "Refreshes of computed columns.",
+    },
+    Section {
+        name: "log",
+        doc: "What is written to standard error.",
+    },
+];
+
+/// Every key outside the GPU classes, in the order of the example.
+pub(super) const KEYS: &[Key] = &[
+    unset(
+        "data",
+        Kind::Data,
+        "./mydata",
+        "The root of database \"lancegate\": a folder or an s3:// URI. Each *.lance folder in it is a \
+         table of schema \"public\". Required; also --data and LANCEGATE_DATA.",
+    ),
+    unset(
+        "metadata",
+        Kind::Metadata,
+        "./mydata/_lancegate/metadata.db",
+        "Where users, grants and jobs are kept: the path of an SQLite file. Unset: \
+         _lancegate/metadata.db in the data folder. Required if \"data\" is a URI.",
+    ),
+    unset(
+        "password",
+        Kind::Password,
+        "",
+        "The password that the first start gives to user \"lancegate\". Only the environment variable \
+         LANCEGATE_PASSWORD sets it, so that it stands in no file. Unset: a random one is printed once.",
+    ),
+    key(
+        "pg.listen",
+        Kind::Listen,
+        "127.0.0.1:5433",
+        "Where clients connect; port 0 takes a free port.",
+    ),
+    key(
+        "pg.max_connections",
+        Kind::Integer { min: 1, max: 100_000 },
+        "100",
+        "Connections at one time; the next one is refused with 53300.",
+    ),
+    key(
+        "pg.reserved_connections",
+        Kind::Integer { min: 0, max: 1_000 },
+        "3",
+        "How many of them are kept for user \"lancegate\".",
+    ),
+    key(
+        "pg.authentication_timeout",
+        Kind::Duration {
+            min: "1s",
+            max: "10m",
+        },
+        "60s",
+        "How long a client may take from connecting to being logged in.",
+    ),
+    key(
+        "pg.message_bytes_max",
+        Kind::ByteSize {
+            min: "1MiB",
+            max: "1GiB",
+        },
+        "64MiB",
+        "The longest message that a logged-in client may send.",
+    ),
+    unset(
+        "pg.tls_cert",
+        Kind::Path,
+        "/etc/lancegate/server.crt",
+        "The certificate chain, PEM. With \"tls_key\".",
+    ),
+    unset(
+        "pg.tls_key",
+        Kind::Path,
+        "/etc/lancegate/server.key",
+        "The certificate's private key, PEM.",
+    ),
+    key(
+        "pg.allow_plaintext",
+        Kind::Boolean,
+        "false",
+        "Whether \"listen\" may be an address that other machines reach although there is no TLS.",
+    ),
+    key(
+        "http.listen",
+        Kind::Listen,
+        "127.0.0.1:10024",
+        "Where to answer; port 0 takes a free port.",
+    ),
+    key(
+        "http.max_connections",
+        Kind::Integer { min: 1, max: 100_000 },
+        "256",
+        "Connections at one time; more wait.",
+    ),
+    key(
+        "http.body_bytes_max",
+        Kind::ByteSize {
+            min: "1KiB",
+            max: "1GiB",
+        },
+        "16MiB",
+        "The longest request body.",
+    ),
+    key(
+        "http.request_timeout",
+        Kind::Duration { min: "1s", max: "1h" },
+        "30s",
+        "How long one request may take; a connection that is silent for twice as long is closed.",
+    ),
+    key(
+        "http.allow_plaintext",
+        Kind::Boolean,
+        "false",
+        "Whether \"listen\" may be an address that other machines reach; there is no TLS here.",
+    ),
+    key(
+        "flight.listen",
+        Kind::Listen,
+        "127.0.0.1:10025",
+        "Where it will answer.",
+    ),
+    key(
+        "query.memory",
+        Kind::ByteSize {
+            min: "64MiB",
+            max: "1024TiB",
+        },
+        "1GiB",
+        "Memory that all statements share; sorts, joins and aggregations spill beyond it.",
+    ),
+    unset(
+        "query.spill_directory",
+        Kind::Path,
+        "/var/tmp/lancegate",
+        "Where to spill. Unset: the system's folder for temporary files.",
+    ),
+    key(
+        "query.spill_max",
+        Kind::ByteSize {
+            min: "0B",
+            max: "1024TiB",
+        },
+        "32GiB",
+        "What all spill files together may take.",
+    ),
+    unset(
+        "query.threads",
+        Kind::Integer { min: 1, max: 1_024 },
+        "8",
+        "Threads that compute. Unset: one for each processor.",
+    ),
+    key(
+        "query.statement_timeout",
+        Kind::Duration {
+            min: "0s",
+            max: "30d",
+        },
+        "0s",
+        "The default of the session setting of this name; 0s is no limit.",
+    ),
+    key(
+        "jobs.retention",
+        Kind::Duration {
+            min: "1h",
+            max: "3650d",
+        },
+        "30d",
+        "How long a job is listed after its end.",
+    ),
+    key(
+        "jobs.event_retention",
+        Kind::Duration {
+            min: "1h",
+            max: "3650d",
+        },
+        "14d",
+        "How long its events are kept.",
+    ),
+    key(
+        "jobs.lease",
+        Kind::Duration {
+            min: "1s",
+            max: "10m",
+        },
+        "30s",
+        "How long a claim on a job lasts without a sign of life; after a crash, jobs go on this much later.",
+    ),
+    key(
+        "jobs.max_active",
+        Kind::Integer { min: 1, max: 1_000 },
+        "4",
+        "Jobs that run at one time; more are queued.",
+    ),
+    key(
+        "jobs.retained_runs_max",
+        Kind::Integer {
+            min: 0,
+            max: 1_000_000,
+        },
+        "1000",
+        "Unfinished jobs kept for their submitters. When it is full, a refresh runs while its statement waits.",
+    ),
+    key(
+        "jobs.notice_interval",
+        Kind::Duration { min: "1s", max: "1h" },
+        "5s",
+        "The shortest time between two progress notices to a client that waits for a job.",
+    ),
+    key(
+        "column_refresh.enabled",
+        Kind::Boolean,
+        "false",
+        "Whether columns declared with auto_refresh_enabled are refreshed without a statement.",
+    ),
+    unset(
+        "column_refresh.workers",
+        Kind::Integer { min: 1, max: 1_024 },
+        "4",
+        "Fragments that one job computes at one time, unless num_workers says so. Unset: query.threads.",
+    ),
+    key(
+        "column_refresh.publish_fragments",
+        Kind::Integer {
+            min: 1,
+            max: 1_000_000,
+        },
+        "8",
+        "Computed fragments that become visible together; tables of many fragments take larger groups.",
+    ),
+    key(
+        "column_refresh.publish_interval",
+        Kind::Duration { min: "1s", max: "1h" },
+        "10s",
+        "The longest time that computed fragments wait to become visible.",
+    ),
+    key(
+        "log.level",
+        Kind::LogFilter,
+        "info",
+        "The least serious event that is written.",
+    ),
+    key(
+        "log.format",
+        Kind::Choice(&["text", "json"]),
+        "text",
+        "One line of text, or one JSON object, for each event.",
+    ),
+];
+
+/// The keys of one GPU class: of `[gpu_default]`, which has no `name`, and of
+/// each `[[gpu_classes]]`.
+pub(super) const GPU_CLASS_KEYS: &[Key] = &[
+    unset(
+        "name",
+        Kind::ClassName,
+        "a100-80",
+        "What a refresh names; each name once. Required.",
+    ),
+    unset(
+        "resource_name",
+        Kind::Text,
+        "nvidia.com/gpu",
+        "What the cluster calls the resource. Required in [[gpu_classes]].",
+    ),
+    unset("gpu_model", Kind::Text, "NVIDIA A100", "The model."),
+    unset(
+        "gpu_memory_bytes",
+        Kind::Integer {
+            min: 1,
+            max: i64::MAX,
+        },
+        "85899345920",
+        "Memory of one GPU.",
+    ),
+    unset(
+        "max_gpu_count_per_worker",
+        Kind::Integer { min: 1, max: 1_024 },
+        "1",
+        "The most GPUs of one worker. Unset: the refresh's whole budget.",
+    ),
+    unset(
+        "cpu_millis",
+        Kind::Integer {
+            min: 1,
+            max: i64::MAX,
+        },
+        "8000",
+        "CPU of one worker, in thousandths.",
+    ),
+    unset(
+        "memory_bytes",
+        Kind::Integer {
+            min: 1,
+            max: i64::MAX,
+        },
+        "68719476736",
+        "Memory of one worker.",
+    ),
+    unset(
+        "ephemeral_storage_bytes",
+        Kind::Integer {
+            min: 1,
+            max: i64::MAX,
+        },
+        "107374182400",
+        "Disk of one worker.",
+    ),
+];
+
+/// The section of the legacy default class.
+pub(super) const GPU_DEFAULT: &str = "gpu_default";
+/// The list of the named classes.
+pub(super) const GPU_CLASSES: &str = "gpu_classes";
+
+/// Returns the key called `path`; `gpu_classes[3].name` finds the entry of its list.
+pub(super) fn find(path: &str) -> Option<&'static Key> {
+    if let Some(key) = KEYS.iter().find(|key| key.path == path) {
+        return Some(key);
+    }
+    let (section, name) = path.split_once('.')?;
+    let in_default = section == GPU_DEFAULT && name != "name";
+    let in_list = section.starts_with(GPU_CLASSES) && section.ends_with(']');
+    if !in_default && !in_list {
+        return None;
+    }
+    GPU_CLASS_KEYS.iter().find(|key| key.path == name)
+}
+
+/// Returns the known key that looks most like `path`, if one looks like it at all.
+pub(super) fn nearest(path: &str) -> Option<&'static str> {
+    let last = |text: &str| text.rsplit('.').next().unwrap_or(text).to_owned();
+    KEYS.iter()
+        .map(|key| {
+            (
+                distance(key.path, path).min(distance(&last(key.path), &last(path)) + 1),
+                key.path,
+            )
+        })
+        .min()
+        .filter(|(distance, _)| *distance <= 3)
+        .map(|(_, path)| path)
+}
+
+/// Counts the characters to insert, delete or replace to turn one text into the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_and_sample_is_allowed_by_its_own_key() {
+        for key in KEYS.iter().chain(GPU_CLASS_KEYS) {
+            if key.kind == Kind::Password {
+                continue;
+            }
+            let shown = key.default.unwrap_or(key.sample);
+            assert!(key.kind.from_text(shown).is_some(), "{} = {shown}", key.path);
+        }
+    }
+
+    #[test]
+    fn every_key_stands_in_a_known_section() {
+        for key in KEYS {
+            let section = key.path.split_once('.').map_or("", |(section, _)| section);
+            assert!(SECTIONS.iter().any(|known| known.name == section), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn a_misspelt_key_finds_its_neighbour() {
+        for (given, expected) in [
+            ("pg.lisen", Some("pg.listen")),
+            ("metdata", Some("metadata")),
+            ("query.max_connections", Some("http.max_connections")),
+            ("colour", None),
+        ] {
+            assert_eq!(nearest(given), expected, "{given}");
+        }
+    }
+}

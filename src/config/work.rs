@@ -1,0 +1,83 @@
+//! What statements and jobs may use, and how long their traces are kept.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::value::{ByteSize, Duration};
+
+/// `[query]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueryConfig {
+    /// Memory that all statements share.
+    pub memory: ByteSize,
+    /// Where to spill; unset: the system's folder for temporary files.
+    pub spill_directory: Option<PathBuf>,
+    /// What all spill files together may take.
+    pub spill_max: ByteSize,
+    /// Compute threads; unset: one for each processor.
+    pub threads: Option<usize>,
+    /// The default of the session setting; zero is no limit.
+    pub statement_timeout: Duration,
+}
+
+impl QueryConfig {
+    /// Returns the number of compute threads.
+    pub fn thread_count(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.threads.unwrap_or_else(processors)
+    }
+}
+
+/// `[jobs]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobsConfig {
+    /// How long a job is listed after its end.
+    pub retention: Duration,
+    /// How long its events are.
+    pub event_retention: Duration,
+    /// How long a claim lasts without a sign of life.
+    pub lease: Duration,
+    /// Jobs that run at one time.
+    pub max_active: usize,
+    /// Unfinished jobs kept for their submitters; when full, a refresh is synchronous.
+    pub retained_runs_max: usize,
+    /// The shortest time between two progress notices.
+    pub notice_interval: Duration,
+}
+
+/// `[column_refresh]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnRefreshConfig {
+    /// Whether automatic refreshes run.
+    pub enabled: bool,
+    /// Fragments computed at one time by one job; unset: one for each compute thread.
+    pub workers: Option<usize>,
+    /// Fragments that make a publication; more on tables of many fragments.
+    pub publish_fragments: usize,
+    /// The longest time between two publications while anything is staged.
+    pub publish_interval: Duration,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogConfig {
+    /// Directives of `tracing_subscriber::EnvFilter`.
+    pub level: String,
+    /// How an event is written.
+    pub format: LogFormat,
+}
+
+/// How an event is written to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One line of text.
+    Text,
+    /// One JSON object on a line.
+    Json,
+}

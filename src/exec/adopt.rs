@@ -1,0 +1,243 @@
+//! Lance tables that are in a folder and not in the metadata store.
+//!
+//! Other writers make tables, too: `*.lance` folders of a database's root are
+//! tables of `public` under their folder name, and the Lance directory manifest
+//! lists those of nested namespaces. They are adopted when a name is not found
+//! and when names are listed. A folder that a record points to is that table,
+//! whatever it is called now.
+
+use std::collections::HashSet;
+
+use chrono::Utc;
+use futures::TryStreamExt;
+use lance_io::object_store::ObjectStore;
+use lancegate_auth::{Grant, Object, Privilege, Subject, UserName};
+use lancegate_catalog::{Database, Namespace, ObjectChange, Properties, Table, TableId, TableKind, TableName};
+use object_store::path::Path as StorePath;
+
+use crate::error::{Result, SqlError};
+use crate::exec::{DEFAULT_DATABASE, Engine};
+use crate::sql::resolve::ensure_object_name;
+use crate::storage::StorageError;
+
+mod manifest;
+
+/// Says that a folder is about to be deleted.
+const DROPPED_MARK: &str = ".lancegate-dropped";
+
+impl Engine {
+    /// Prepares the store: the first database and its owner at the first start,
+    /// then every table that is found in the databases' folders.
+    ///
+    /// # Errors
+    /// If the metadata store or the data root fails.
+    pub async fn start(&self, first_user: &UserName) -> Result<()> {
+        if self.catalog().database(DEFAULT_DATABASE).await?.is_none() {
+            found(self, first_user).await?;
+        }
+        for database in self.catalog().databases().await? {
+            sweep(self, &database).await?;
+            all(self, &database.name).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the database at the data root and its owner.
+async fn found(engine: &Engine, owner: &UserName) -> Result<()> {
+    let database = Database { name: DEFAULT_DATABASE.to_owned(), location: String::new(), created_at: Utc::now() };
+    let grant = |privilege, object| {
+        ObjectChange::Grant(Grant { subject: Subject::User(owner.clone()), privilege, object })
+    };
+    let root = Object::Namespace { database: database.name.clone(), path: Vec::new() };
+    let changes = vec![
+        ObjectChange::CreateDatabase(database.clone()),
+        grant(Privilege::Ownership, Object::Database(database.name)),
+        grant(Privilege::Ownership, root),
+        grant(Privilege::Usage, Object::System),
+        grant(Privilege::Operate, Object::System),
+        grant(Privilege::CreateDatabase, Object::System),
+    ];
+    Ok(engine.catalog().apply(changes).await?)
+}
+
+/// Adopts every table of a database that is new.
+///
+/// # Errors
+/// If the folder cannot be listed or the metadata store fails.
+pub(crate) async fn all(engine: &Engine, database: &str) -> Result<()> {
+    let Some(database) = engine.catalog().database(database).await? else { return Ok(()) };
+    let known: HashSet<String> =
+        engine.catalog().tables(&database.name, None).await?.into_iter().map(|table| table.location).collect();
+    for folder in folders(engine, &database.location).await? {
+        let Some(name) = folder.strip_suffix(".lance") else { continue };
+        let location = below(&database.location, &folder);
+        if known.contains(&location) || ensure_object_name(name).is_err() || is_marked(engine, &location).await? {
+            continue;
+        }
+        let name = TableName { database: database.name.clone(), namespace: Vec::new(), name: name.to_owned() };
+        adopt(engine, name, location).await?;
+    }
+    manifest::adopt(engine, &database, &known).await
+}
+
+/// Looks for one table that the metadata store does not know.
+///
+/// # Errors
+/// As [`all`].
+pub(crate) async fn one(engine: &Engine, name: &TableName) -> Result<Option<Table>> {
+    if ensure_object_name(&name.name).is_err() {
+        return Ok(None);
+    }
+    let Some(database) = engine.catalog().database(&name.database).await? else { return Ok(None) };
+    if !name.namespace.is_empty() {
+        all(engine, &name.database).await?;
+        return Ok(engine.catalog().table(name).await?);
+    }
+    let location = below(&database.location, &format!("{}.lance", name.name));
+    if !is_table(engine, &location).await? || is_marked(engine, &location).await? {
+        return Ok(None);
+    }
+    let tables = engine.catalog().tables(&name.database, None).await?;
+    if tables.iter().any(|table| table.location == location) {
+        return Ok(None);
+    }
+    adopt(engine, name.clone(), location).await.map(Some)
+}
+
+/// Records a table under its name, owned by the owner of its database.
+async fn adopt(engine: &Engine, name: TableName, location: String) -> Result<Table> {
+    let grants = engine.catalog().grants().await?;
+    let owner = grants.owner_of(&Object::Database(name.database.clone())).cloned();
+    let now = Utc::now();
+    let table = Table {
+        id: TableId::new(now),
+        kind: TableKind::Table,
+        name,
+        location,
+        definition: None,
+        comment: None,
+        owner: match &owner {
+            Some(Subject::User(user)) => user.as_str().to_owned(),
+            _ => String::new(),
+        },
+        created_at: now,
+    };
+    let (table, new) = engine.catalog().adopt_table(table).await?;
+    if new && let Some(subject) = owner {
+        let grant = Grant { subject, privilege: Privilege::Ownership, object: table.object() };
+        engine.catalog().grant(grant).await?;
+        tracing::info!(table = %table.name, "adopted a table found in storage");
+    }
+    Ok(table)
+}
+
+/// Adds a namespace that the directory manifest knows.
+async fn adopt_namespace(engine: &Engine, database: &str, path: Vec<String>) -> Result<()> {
+    if path.is_empty() || engine.catalog().namespace(database, &path).await?.is_some() {
+        return Ok(());
+    }
+    let object = Object::Namespace { database: database.to_owned(), path: path.clone() };
+    let namespace =
+        Namespace { database: database.to_owned(), path, properties: Properties::new(), created_at: Utc::now() };
+    let grants = engine.catalog().grants().await?;
+    let mut changes = vec![ObjectChange::CreateNamespace(namespace)];
+    if let Some(subject) = grants.owner_of(&Object::Database(database.to_owned())).cloned() {
+        changes.push(ObjectChange::Grant(Grant { subject, privilege: Privilege::Ownership, object }));
+    }
+    Ok(engine.catalog().apply(changes).await?)
+}
+
+/// Deletes folders that were marked before a crash and belong to no table.
+async fn sweep(engine: &Engine, database: &Database) -> Result<()> {
+    let known: HashSet<String> =
+        engine.catalog().tables(&database.name, None).await?.into_iter().map(|table| table.location).collect();
+    for folder in folders(engine, &database.location).await? {
+        let location = below(&database.location, &folder);
+        if !folder.ends_with(".lance") || !is_marked(engine, &location).await? {
+            continue;
+        }
+        if known.contains(&location) {
+            let (store, path) = resolve(engine, &location).await?;
+            store.delete(&path.join(DROPPED_MARK)).await.map_err(StorageError::from)?;
+        } else {
+            delete_files(engine, &location).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Marks the folder of a table whose name is about to go.
+pub(super) async fn mark_dropped(engine: &Engine, location: &str) {
+    let marked = async {
+        let (store, path) = resolve(engine, location).await?;
+        store.put(&path.join(DROPPED_MARK), b"").await.map_err(StorageError::from)?;
+        Ok::<_, SqlError>(())
+    };
+    if let Err(error) = marked.await {
+        tracing::warn!(%error, location, "a table to be dropped could not be marked");
+    }
+}
+
+/// Deletes the folder of a table.
+///
+/// # Errors
+/// If it cannot be deleted.
+pub(super) async fn delete_files(engine: &Engine, location: &str) -> Result<()> {
+    let (store, path) = resolve(engine, location).await?;
+    Ok(store.remove_dir_all(path).await.map_err(StorageError::from)?)
+}
+
+/// Returns whether anything is at a location.
+///
+/// # Errors
+/// If the storage cannot be asked.
+pub(super) async fn occupied(engine: &Engine, location: &str) -> Result<bool> {
+    let (store, path) = resolve(engine, location).await?;
+    match store.read_dir(path).await {
+        Ok(entries) => Ok(!entries.is_empty()),
+        Err(lance::Error::NotFound { .. }) => Ok(false),
+        Err(error) if error.to_string().contains("No such file") => Ok(false),
+        Err(error) => Err(StorageError::from(error).into()),
+    }
+}
+
+/// Joins a location and a name below it.
+pub(crate) fn below(location: &str, name: &str) -> String {
+    match location {
+        "" => name.to_owned(),
+        folder => format!("{}/{name}", folder.trim_end_matches('/')),
+    }
+}
+
+async fn is_table(engine: &Engine, location: &str) -> Result<bool> {
+    occupied(engine, &below(location, "_versions")).await
+}
+
+async fn is_marked(engine: &Engine, location: &str) -> Result<bool> {
+    let (store, path) = resolve(engine, location).await?;
+    Ok(store.exists(&path.join(DROPPED_MARK)).await.map_err(StorageError::from)?)
+}
+
+async fn folders(engine: &Engine, location: &str) -> Result<Vec<String>> {
+    let (store, path) = resolve(engine, location).await?;
+    match store.read_dir(path).await {
+        Ok(entries) => Ok(entries),
+        Err(lance::Error::NotFound { .. }) => Ok(Vec::new()),
+        Err(error) if error.to_string().contains("No such file") => Ok(Vec::new()),
+        Err(error) => Err(StorageError::from(error).into()),
+    }
+}
+
+async fn resolve(engine: &Engine, location: &str) -> Result<(std::sync::Arc<ObjectStore>, StorePath)> {
+    let uri = engine.store().uri(location);
+    Ok(ObjectStore::from_uri(&uri).await.map_err(StorageError::from)?)
+}
+
+/// Reads all batches of a small table.
+async fn read_all(dataset: &lance::Dataset, columns: &[&str]) -> Result<Vec<arrow::array::RecordBatch>> {
+    let mut scanner = dataset.scan();
+    scanner.project(columns).map_err(StorageError::from)?;
+    let stream = scanner.try_into_stream().await.map_err(StorageError::from)?;
+    Ok(stream.try_collect().await.map_err(StorageError::from)?)
+}

@@ -1,0 +1,109 @@
+//! Runs ALTER TABLE: each kind of change is one commit of the table.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use chrono::Utc;
+use lance::Dataset;
+use lance::dataset::{ColumnAlteration, NewColumnTransform};
+use lancegate_catalog::ObjectChange;
+
+use crate::error::{Result, SqlError};
+use crate::exec::{Engine, Outcome, session};
+use crate::session::Session;
+use crate::sql::plan::AlterTablePlan;
+use crate::sql::plan::alter::AlterAction;
+use crate::sql::resolve::BoundTable;
+use crate::sqlstate::SqlState;
+use crate::storage::{StorageError, computed, durable};
+
+/// The field metadata of automatic refresh.
+const AUTO_ENABLED: &str = "computed_column.auto_refresh_enabled";
+const AUTO_INTERVAL: &str = "computed_column.auto_refresh_interval_seconds";
+/// Offers of one change while other commits come first.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// Runs ALTER TABLE.
+pub(super) async fn alter(engine: &Engine, session: &mut Session, plan: &AlterTablePlan) -> Result<Outcome> {
+    let Some(table) = &plan.table else {
+        return Ok(Outcome::Done("ALTER TABLE".to_owned()));
+    };
+    for action in &plan.actions {
+        if let AlterAction::RenameTable(to) = action {
+            let change = ObjectChange::RenameTable { id: table.record.id, to: to.clone() };
+            engine.catalog().apply(vec![change]).await?;
+        } else {
+            change_columns(engine, table, action).await?;
+        }
+        if let AlterAction::DropColumns(columns) = action {
+            cancel_jobs(engine, session, table, columns).await?;
+        }
+    }
+    session::wrote(session, table);
+    Ok(Outcome::Done("ALTER TABLE".to_owned()))
+}
+
+async fn cancel_jobs(engine: &Engine, session: &Session, table: &BoundTable, columns: &[String]) -> Result<()> {
+    let by = session.principal.user.as_str();
+    for column in columns {
+        engine.catalog().cancel_jobs_of(table.record.id, Some(column), None, by, Utc::now()).await?;
+    }
+    Ok(())
+}
+
+/// Commits one change, on the newest version; lost races are run again.
+async fn change_columns(engine: &Engine, table: &BoundTable, action: &AlterAction) -> Result<()> {
+    for attempt in 1..=ATTEMPTS_MAX {
+        let before = engine.store().open(&table.record.location).await?;
+        let (base, action) = (Arc::clone(&before), action.clone());
+        let changed = engine
+            .runtime()
+            .run_to_end(async move {
+                let changed = apply(&base, &action).await?;
+                durable::sync_commit(&changed, Some(&base)).await?;
+                Ok(())
+            })
+            .await;
+        match changed {
+            Err(error) if error.code == SqlState::SERIALIZATION_FAILURE && attempt < ATTEMPTS_MAX => {
+                tracing::info!(attempt, %error, "altering a table again at a newer version");
+                tokio::time::sleep(std::time::Duration::from_millis(5) * attempt * attempt).await;
+            }
+            other => return other,
+        }
+    }
+    Err(SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not alter the table because of concurrent writes"))
+}
+
+async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
+    let mut changed = dataset.clone();
+    match action {
+        AlterAction::Declare(declarations) => return Ok(computed::declare(dataset, declarations).await?),
+        AlterAction::AddColumns(fields) => {
+            let transform = NewColumnTransform::AllNulls(Arc::new(Schema::new(fields.clone())));
+            changed.add_columns(transform, None, None).await.map_err(StorageError::from)?;
+        }
+        AlterAction::DropColumns(columns) => {
+            let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+            changed.drop_columns(&columns).await.map_err(StorageError::from)?;
+        }
+        AlterAction::RenameColumn { from, to } => {
+            let alteration = ColumnAlteration::new(from.clone()).rename(to.clone());
+            changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
+        }
+        AlterAction::AlterType { column, data_type } => {
+            let alteration = ColumnAlteration::new(column.clone()).cast_to(data_type.clone());
+            changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
+        }
+        AlterAction::SetAutoRefresh { column, enabled, interval_seconds } => {
+            let mut values: Vec<(&str, String)> = Vec::new();
+            values.extend(enabled.map(|enabled| (AUTO_ENABLED, enabled.to_string())));
+            values.extend(interval_seconds.map(|seconds| (AUTO_INTERVAL, seconds.to_string())));
+            let pairs = values.iter().map(|(key, value)| (*key, value.as_str()));
+            let update = changed.update_field_metadata().update(column.as_str(), pairs).map_err(StorageError::from)?;
+            update.await.map_err(StorageError::from)?;
+        }
+        AlterAction::RenameTable(_) => {}
+    }
+    Ok(changed)
+}

@@ -1,0 +1,251 @@
+//! Runs INSERT, UPDATE, DELETE and TRUNCATE.
+//!
+//! A change is computed first and can be cancelled then; its commit cannot. One
+//! that loses a race is computed again at the newer version of the table.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::ScalarValue;
+use datafusion::error::DataFusionError;
+use datafusion::physical_plan::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::StreamExt;
+use lance::Dataset;
+use lance::dataset::{CommitBuilder, InsertBuilder, WriteMode, WriteParams};
+
+use crate::error::{Result, SqlError};
+use crate::exec::{Engine, Outcome, query, rewrite_rows, session};
+use crate::session::{Session, StatementContext};
+use crate::sql::plan::query::QueryPlan;
+use crate::sql::plan::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
+use crate::sql::resolve::BoundTable;
+use crate::sqlstate::SqlState;
+use crate::storage::{StorageError, durable};
+
+/// How often a change is computed anew before it gives up.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// Runs INSERT: one append, however many rows.
+pub(super) async fn insert(
+    engine: &Engine,
+    session: &mut Session,
+    plan: &InsertPlan,
+    parameters: Vec<ScalarValue>,
+    ctx: &StatementContext,
+) -> Result<Outcome> {
+    let rows = query::rows(engine, &plan.source, parameters, ctx).await?;
+    let count = append(engine, &plan.table, rows).await?;
+    session::wrote(session, &plan.table);
+    Ok(Outcome::Done(format!("INSERT 0 {count}")))
+}
+
+/// Appends rows to a table in one commit and returns how many.
+///
+/// # Errors
+/// 23502, and what the rows and the storage raise; nothing is visible then.
+pub(crate) async fn append(engine: &Engine, table: &BoundTable, rows: SendableRecordBatchStream) -> Result<u64> {
+    let stored = Schema::from(table.dataset.schema());
+    let written = written_schema(&stored, &rows.schema())?;
+    let counter = Arc::new(AtomicU64::new(0));
+    let rows = checked(rows, written, Arc::clone(&counter));
+    let dataset = Arc::clone(&table.dataset);
+    let transaction = engine
+        .runtime()
+        .run(async move {
+            let params = WriteParams { mode: WriteMode::Append, ..WriteParams::default() };
+            let builder = InsertBuilder::new(dataset).with_params(&params);
+            Ok(builder.execute_uncommitted_stream(rows).await.map_err(StorageError::from)?)
+        })
+        .await?;
+    let count = counter.load(Ordering::Relaxed);
+    let dataset = Arc::clone(&table.dataset);
+    engine
+        .runtime()
+        .run_to_end(async move {
+            let committed = CommitBuilder::new(Arc::clone(&dataset)).execute(transaction).await;
+            let committed = committed.map_err(StorageError::from)?;
+            Ok(durable::sync_commit(&committed, Some(&dataset)).await?)
+        })
+        .await?;
+    Ok(count)
+}
+
+/// Runs UPDATE.
+pub(super) async fn update(
+    engine: &Engine,
+    session: &mut Session,
+    plan: &UpdatePlan,
+    parameters: Vec<ScalarValue>,
+    ctx: &StatementContext,
+) -> Result<Outcome> {
+    if plan.assigned.is_empty() {
+        return Ok(Outcome::Done("UPDATE 0".to_owned()));
+    }
+    let mut bound = plan.rows.clone();
+    // The commit must be based on the very version that the rows were read at.
+    let mut dataset = version_of(&bound)?;
+    for attempt in 1..=ATTEMPTS_MAX {
+        let rows = query::rows(engine, &bound, parameters.clone(), ctx).await?;
+        let (pinned, assigned) = (Arc::clone(&dataset), plan.assigned.clone());
+        let changed =
+            engine.runtime().run_to_end(async move { rewrite_rows::replace(pinned, rows, &assigned).await }).await;
+        match changed {
+            Ok(changed) => {
+                session::wrote(session, &plan.table);
+                return Ok(Outcome::Done(format!("UPDATE {}", changed.rows)));
+            }
+            Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
+                (dataset, bound) = again(engine, &plan.table, &plan.rebind, attempt, &error).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(gave_up())
+}
+
+/// Runs DELETE.
+pub(super) async fn delete(
+    engine: &Engine,
+    session: &mut Session,
+    plan: &DeletePlan,
+    parameters: Vec<ScalarValue>,
+    ctx: &StatementContext,
+) -> Result<Outcome> {
+    let Some((rows, rebind)) = &plan.rows else {
+        let count = delete_all(engine, &plan.table).await?;
+        session::wrote(session, &plan.table);
+        return Ok(Outcome::Done(format!("DELETE {count}")));
+    };
+    let mut bound = rows.clone();
+    // The commit must be based on the very version that the rows were read at.
+    let mut dataset = version_of(&bound)?;
+    for attempt in 1..=ATTEMPTS_MAX {
+        let rows = query::rows(engine, &bound, parameters.clone(), ctx).await?;
+        let pinned = Arc::clone(&dataset);
+        let changed = engine.runtime().run_to_end(async move { rewrite_rows::delete(pinned, rows).await }).await;
+        match changed {
+            Ok(changed) => {
+                session::wrote(session, &plan.table);
+                return Ok(Outcome::Done(format!("DELETE {}", changed.rows)));
+            }
+            Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
+                (dataset, bound) = again(engine, &plan.table, rebind, attempt, &error).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(gave_up())
+}
+
+/// Runs TRUNCATE, one table after the other.
+pub(super) async fn truncate(
+    engine: &Engine,
+    session: &mut Session,
+    plan: &TruncatePlan,
+    ctx: &StatementContext,
+) -> Result<Outcome> {
+    for table in &plan.tables {
+        if ctx.cancel.is_cancelled() {
+            return Err(ctx.error());
+        }
+        delete_all(engine, table).await?;
+        session::wrote(session, table);
+    }
+    Ok(Outcome::Done("TRUNCATE TABLE".to_owned()))
+}
+
+async fn delete_all(engine: &Engine, table: &BoundTable) -> Result<u64> {
+    let mut dataset = Arc::clone(&table.dataset);
+    for attempt in 1..=ATTEMPTS_MAX {
+        let pinned = Arc::clone(&dataset);
+        let changed = engine.runtime().run_to_end(async move { rewrite_rows::delete_all(pinned).await }).await;
+        match changed {
+            Ok(changed) => return Ok(changed.rows),
+            Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
+                dataset = engine.store().open(&table.record.location).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(gave_up())
+}
+
+async fn again(
+    engine: &Engine,
+    table: &BoundTable,
+    rebind: &crate::sql::plan::dml::Rebind,
+    attempt: u32,
+    error: &SqlError,
+) -> Result<(Arc<Dataset>, QueryPlan)> {
+    tracing::info!(attempt, %error, table = %table.record.name, "computing a change again at a newer version");
+    tokio::time::sleep(std::time::Duration::from_millis(5) * attempt * attempt).await;
+    let task = rebind.clone();
+    let bound = engine.runtime().run(async move { task.bind().await }).await?;
+    Ok((version_of(&bound)?, bound))
+}
+
+fn version_of(bound: &QueryPlan) -> Result<Arc<Dataset>> {
+    bound.target.clone().ok_or_else(|| SqlError::internal("a change was bound without its table"))
+}
+
+fn lost_race(error: &SqlError) -> bool {
+    error.code == SqlState::SERIALIZATION_FAILURE
+}
+
+fn gave_up() -> SqlError {
+    SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        .hint("Run the statement again.")
+}
+
+/// Returns the fields that are written: those given, as the table stores them,
+/// and those that must not be missing.
+fn written_schema(stored: &Schema, given: &Schema) -> Result<SchemaRef> {
+    let fields: Vec<Field> = given
+        .fields()
+        .iter()
+        .map(|field| stored.field_with_name(field.name()).cloned().map_err(SqlError::from))
+        .collect::<Result<_>>()?;
+    let required = stored.fields().iter().find(|field| !field.is_nullable() && given.field_with_name(field.name()).is_err());
+    match required {
+        Some(field) => Err(null_in(field.name())),
+        None => Ok(Arc::new(Schema::new(fields))),
+    }
+}
+
+fn checked(rows: SendableRecordBatchStream, schema: SchemaRef, counter: Arc<AtomicU64>) -> SendableRecordBatchStream {
+    let output = Arc::clone(&schema);
+    let stream = rows.map(move |batch| {
+        let batch = batch?;
+        counter.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        conform(&batch, &schema).map_err(|error| DataFusionError::External(Box::new(error)))
+    });
+    Box::pin(RecordBatchStreamAdapter::new(output, stream))
+}
+
+fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().zip(schema.fields()).map(|(array, field)| {
+        if array.data_type() == field.data_type() {
+            return Ok(Arc::clone(array));
+        }
+        arrow::compute::cast(array, field.data_type()).map_err(SqlError::from)
+    });
+    let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+    ensure_not_null(schema, &columns)?;
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// Refuses a NULL where the table takes none.
+///
+/// # Errors
+/// 23502.
+pub(super) fn ensure_not_null(schema: &Schema, columns: &[ArrayRef]) -> Result<()> {
+    let violated = schema.fields().iter().zip(columns).find(|(field, array)| !field.is_nullable() && array.null_count() > 0);
+    violated.map_or(Ok(()), |(field, _)| Err(null_in(field.name())))
+}
+
+fn null_in(column: &str) -> SqlError {
+    SqlError::new(SqlState::NOT_NULL_VIOLATION, format!("null value in column \"{column}\" violates not-null constraint"))
+}

@@ -1,0 +1,235 @@
+//! Runs CREATE TABLE, CREATE TABLE AS and DROP TABLE.
+//!
+//! The files come before the name and go after it: a crash in between leaves a
+//! folder that no name points to, never a name without a table. A folder that is
+//! about to lose its name is marked, so that it is not adopted as a new table.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatchIterator;
+use arrow::datatypes::{Schema, SchemaRef};
+use chrono::Utc;
+use datafusion::common::ScalarValue;
+use datafusion::physical_plan::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::StreamExt;
+use lance::Dataset;
+use lance::dataset::{InsertBuilder, WriteMode, WriteParams};
+use lance_file::version::LanceFileVersion;
+use lancegate_auth::{Grant, Object, Principal, Privilege, Subject};
+use lancegate_catalog::{ObjectChange, Table, TableId, TableKind, TableName};
+
+use crate::error::{Result, SqlError};
+use crate::exec::{Engine, Outcome, adopt, dml, query, session};
+use crate::refresh::expression;
+use crate::session::{NoticeSeverity, Session, StatementContext};
+use crate::sql::plan::{CreateTableAsPlan, CreateTablePlan, DropTablePlan};
+use crate::sql::resolve::{BoundTable, no_database, object_of, schema_of};
+use crate::sqlstate::SqlState;
+use crate::storage::computed::{self, Declaration};
+use crate::storage::{StorageError, durable, provider};
+
+/// Runs CREATE TABLE.
+pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &CreateTablePlan) -> Result<Outcome> {
+    if exists(engine, session, &plan.name, plan.if_not_exists).await? {
+        return Ok(Outcome::Done("CREATE TABLE".to_owned()));
+    }
+    let location = free_location(engine, &plan.name).await?;
+    let mut dataset = write_empty(engine, &location, &plan.schema).await?;
+    for (name, text) in &plan.generated {
+        let declaration = declaration(&dataset, name, text)?;
+        dataset = computed::declare(&dataset, &[declaration]).await?;
+    }
+    durable::sync_commit(&dataset, None).await?;
+    name_it(engine, &session.principal, plan.name.clone(), location).await?;
+    session::created(session, &plan.name);
+    Ok(Outcome::Done("CREATE TABLE".to_owned()))
+}
+
+/// Runs CREATE TABLE AS: the name appears when all rows are there.
+pub(super) async fn create_as(
+    engine: &Engine,
+    session: &mut Session,
+    plan: &CreateTableAsPlan,
+    parameters: Vec<ScalarValue>,
+    ctx: &StatementContext,
+) -> Result<Outcome> {
+    if exists(engine, session, &plan.name, plan.if_not_exists).await? {
+        return Ok(Outcome::Done("CREATE TABLE AS".to_owned()));
+    }
+    let location = free_location(engine, &plan.name).await?;
+    let dataset = write_empty(engine, &location, &plan.schema).await?;
+    let record = record(&plan.name, location.clone(), &session.principal);
+    let table = BoundTable { record, dataset: Arc::new(dataset) };
+    let tag = if plan.with_data {
+        let rows = query::rows(engine, &plan.source, parameters, ctx).await?;
+        let rows = renamed(rows, &plan.schema);
+        match dml::append(engine, &table, rows).await {
+            Ok(count) => format!("SELECT {count}"),
+            Err(error) => {
+                remove(engine, &location).await;
+                return Err(error);
+            }
+        }
+    } else {
+        durable::sync_commit(&table.dataset, None).await?;
+        "CREATE TABLE AS".to_owned()
+    };
+    name_it(engine, &session.principal, plan.name.clone(), location).await?;
+    session::created(session, &plan.name);
+    Ok(Outcome::Done(tag))
+}
+
+/// Runs DROP TABLE: all names go together, then the files.
+pub(super) async fn drop(engine: &Engine, session: &mut Session, plan: &DropTablePlan) -> Result<Outcome> {
+    for name in &plan.missing {
+        let message = format!("table \"{name}\" does not exist, skipping");
+        session.notify(NoticeSeverity::Notice, SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
+    }
+    drop_tables(engine, session.principal.user.as_str(), &plan.tables).await?;
+    for table in &plan.tables {
+        session::dropped(session, &table.name);
+    }
+    Ok(Outcome::Done("DROP TABLE".to_owned()))
+}
+
+/// Removes tables: jobs are cancelled, names taken away, files deleted.
+///
+/// # Errors
+/// If the names cannot be removed; files that stay are removed at the next start.
+pub(super) async fn drop_tables(engine: &Engine, by: &str, tables: &[Table]) -> Result<()> {
+    for table in tables {
+        adopt::mark_dropped(engine, &table.location).await;
+        engine.catalog().cancel_jobs_of(table.id, None, None, by, Utc::now()).await?;
+    }
+    let changes = tables.iter().map(|table| ObjectChange::DropTable { id: table.id }).collect();
+    engine.catalog().apply(changes).await?;
+    for table in tables {
+        remove(engine, &table.location).await;
+    }
+    Ok(())
+}
+
+/// Returns whether the name is taken and that is fine.
+async fn exists(engine: &Engine, session: &Session, name: &TableName, if_not_exists: bool) -> Result<bool> {
+    let taken = match engine.catalog().table(name).await? {
+        Some(_) => true,
+        None => adopt::one(engine, name).await?.is_some(),
+    };
+    let message = format!("relation \"{}\" already exists", name.name);
+    match (taken, if_not_exists) {
+        (false, _) => Ok(false),
+        (true, false) => Err(SqlError::new(SqlState::DUPLICATE_TABLE, message)),
+        (true, true) => {
+            let notice = SqlError::new(SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
+            session.notify(NoticeSeverity::Notice, notice);
+            Ok(true)
+        }
+    }
+}
+
+/// Returns `<name>.lance` below the database if nothing is there, otherwise a
+/// name that nothing else can have.
+async fn free_location(engine: &Engine, name: &TableName) -> Result<String> {
+    let database = engine.catalog().database(&name.database).await?.ok_or_else(|| no_database(&name.database))?;
+    let mut file = name.name.clone();
+    if !name.namespace.is_empty() {
+        file = format!("{}${file}", schema_of(&name.namespace));
+    }
+    let wanted = adopt::below(&database.location, &format!("{file}.lance"));
+    if !adopt::occupied(engine, &wanted).await? {
+        return Ok(wanted);
+    }
+    let unique = ulid::Ulid::new().to_string().to_lowercase();
+    Ok(adopt::below(&database.location, &format!("{file}${unique}.lance")))
+}
+
+async fn write_empty(engine: &Engine, location: &str, schema: &Schema) -> Result<Dataset> {
+    let uri = engine.store().uri(location);
+    let params = WriteParams {
+        mode: WriteMode::Create,
+        enable_stable_row_ids: true,
+        data_storage_version: Some(LanceFileVersion::V2_1),
+        session: Some(engine.store().session()),
+        ..WriteParams::default()
+    };
+    let schema: SchemaRef = Arc::new(schema.clone());
+    let created = engine.runtime().run_to_end(async move {
+        let nothing = RecordBatchIterator::new(std::iter::empty(), schema);
+        let written = InsertBuilder::new(uri.as_str()).with_params(&params).execute_stream(nothing).await;
+        Ok(written.map_err(StorageError::from)?)
+    });
+    created.await
+}
+
+fn declaration(dataset: &Dataset, name: &str, text: &str) -> Result<Declaration> {
+    let analyzed = expression::analyze(text, &provider::visible_schema(dataset))?;
+    Ok(Declaration {
+        name: name.to_owned(),
+        data_type: crate::sql::types::stored(&analyzed.data_type),
+        expression: text.to_owned(),
+        inputs: analyzed.inputs,
+        auto_refresh_enabled: None,
+        auto_refresh_interval_seconds: None,
+    })
+}
+
+/// Makes the table visible under its name, owned by its creator.
+async fn name_it(engine: &Engine, principal: &Principal, name: TableName, location: String) -> Result<()> {
+    let record = record(&name, location.clone(), principal);
+    let object = object_of(&record);
+    let named = engine.catalog().apply(vec![ObjectChange::CreateTable(record), ownership(principal, object)]).await;
+    if let Err(error) = named {
+        remove(engine, &location).await;
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// Returns the change that makes the caller the owner of an object.
+pub(super) fn ownership(principal: &Principal, object: Object) -> ObjectChange {
+    let subject = Subject::User(principal.user.clone());
+    ObjectChange::Grant(Grant { subject, privilege: Privilege::Ownership, object })
+}
+
+fn record(name: &TableName, location: String, principal: &Principal) -> Table {
+    let now = Utc::now();
+    Table {
+        id: TableId::new(now),
+        kind: TableKind::Table,
+        name: name.clone(),
+        location,
+        definition: None,
+        comment: None,
+        owner: principal.user.as_str().to_owned(),
+        created_at: now,
+    }
+}
+
+/// Deletes the files of a table that has no name; what cannot be deleted is
+/// found again at the next start.
+async fn remove(engine: &Engine, location: &str) {
+    engine.store().forget(location);
+    if let Err(error) = adopt::delete_files(engine, location).await {
+        tracing::warn!(%error, location, "the files of a dropped table could not be deleted");
+    }
+}
+
+fn renamed(rows: SendableRecordBatchStream, schema: &Schema) -> SendableRecordBatchStream {
+    let fields: Vec<_> = rows
+        .schema()
+        .fields()
+        .iter()
+        .zip(schema.fields())
+        .map(|(given, wanted)| given.as_ref().clone().with_name(wanted.name()).with_nullable(true))
+        .collect();
+    let output = Arc::new(Schema::new(fields));
+    let schema = Arc::clone(&output);
+    let stream = rows.map(move |batch| {
+        let batch = batch?;
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = batch.columns().to_vec();
+        Ok(arrow::array::RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(output, stream))
+}

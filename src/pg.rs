@@ -1,0 +1,172 @@
+//! The PostgreSQL front door: sockets, TLS, start-up, authentication and the
+//! message loop of protocol 3.
+//!
+//! This module owns everything between an accepted socket and the engine, and
+//! the life of prepared statements and portals. It never interprets a
+//! statement: text goes to `lancegate_sql`, statements go to the [`Engine`].
+//! Message layouts belong to `lancegate_wire`.
+//!
+//! Two rules hold everywhere below: before authentication every error is FATAL
+//! and closes the socket, and no byte that arrived in the clear is ever read
+//! as if it had come through TLS.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::exec::Engine;
+use crate::pg::admission::Admission;
+use crate::pg::cancel::CancelRegistry;
+
+mod admission;
+mod authenticate;
+mod cancel;
+mod connection;
+mod cursor;
+mod drive;
+mod extended;
+mod identity;
+mod listener;
+mod parameters;
+mod portal;
+mod query;
+mod reply;
+mod session_loop;
+mod startup;
+mod statement;
+mod tls;
+
+pub use identity::Identities;
+pub use listener::serve;
+pub use tls::{PgTls, TlsError};
+
+/// Limits and timeouts of the front door, as plain values.
+#[derive(Debug, Clone)]
+pub struct PgConfig {
+    /// Sessions at once, the reserve included.
+    pub connections_max: usize,
+    /// Sessions of `connections_max` that only [`PgConfig::bootstrap_user`] may take.
+    pub connections_reserved: usize,
+    /// The user that can always log in; reported as superuser.
+    pub bootstrap_user: String,
+    /// Sockets at once that have not authenticated.
+    pub unauthenticated_max: usize,
+    /// The same from one address.
+    pub unauthenticated_per_address_max: usize,
+    /// Time from accept to the end of authentication, TLS included.
+    pub authentication_timeout: Duration,
+    /// Whether a connection may go on without TLS.
+    pub allow_plaintext: bool,
+    /// Longest Query, Parse, Bind or CopyData message in bytes.
+    pub message_bytes_max: usize,
+    /// Bounds on one SQL text.
+    pub sql_limits: lancegate_sql::Limits,
+    /// Prepared statements of one session.
+    pub prepared_statements_max: usize,
+    /// Open portals and cursors of one session.
+    pub portals_max: usize,
+    /// How long a client may leave the socket full before it is dropped.
+    pub write_timeout: Duration,
+    /// How long a cancelled statement may go on before it is dropped.
+    pub cancel_grace: Duration,
+    /// How long running statements may go on once the gateway is stopping.
+    pub shutdown_grace: Duration,
+    /// Values that sessions start with, as in `ALTER SYSTEM SET`.
+    pub session_defaults: Vec<(String, String)>,
+    /// Where statements run; never the runtime that serves sockets.
+    pub query_runtime: tokio::runtime::Handle,
+}
+
+impl PgConfig {
+    /// Returns the defaults, with statements on `query_runtime`.
+    pub fn new(query_runtime: tokio::runtime::Handle) -> Self {
+        Self {
+            connections_max: 200,
+            connections_reserved: 3,
+            bootstrap_user: "lancegate".to_owned(),
+            unauthenticated_max: 100,
+            unauthenticated_per_address_max: 50,
+            authentication_timeout: Duration::from_secs(10),
+            allow_plaintext: true,
+            message_bytes_max: 64 * 1024 * 1024,
+            sql_limits: lancegate_sql::Limits::default(),
+            prepared_statements_max: 4_096,
+            portals_max: 1_024,
+            write_timeout: Duration::from_secs(60),
+            cancel_grace: Duration::from_secs(5),
+            shutdown_grace: Duration::from_secs(10),
+            session_defaults: Vec::new(),
+            query_runtime,
+        }
+    }
+}
+
+/// Counters of the front door; whoever exports metrics reads them.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// Sockets accepted.
+    pub connections_accepted: AtomicU64,
+    /// Sockets refused by a connection limit.
+    pub connections_refused: AtomicU64,
+    /// Sessions now.
+    pub sessions: AtomicU64,
+    /// Start-ups that ended in an authentication error.
+    pub logins_failed: AtomicU64,
+    /// Statements begun.
+    pub statements: AtomicU64,
+    /// Statements that ended in an error.
+    pub statements_failed: AtomicU64,
+    /// Statements that panicked.
+    pub statements_panicked: AtomicU64,
+    /// CancelRequests that reached a running statement.
+    pub cancels: AtomicU64,
+    /// Rows sent.
+    pub rows_sent: AtomicU64,
+}
+
+impl Metrics {
+    pub(in crate::pg) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What all connections of one gateway share.
+#[derive(Debug)]
+pub struct PgShared {
+    /// Plans and runs statements.
+    pub engine: Engine,
+    /// Who may log in.
+    pub identities: Identities,
+    /// Limits and timeouts.
+    pub config: PgConfig,
+    /// Counters.
+    pub metrics: Metrics,
+    tls: RwLock<Option<Arc<PgTls>>>,
+    admission: Arc<Admission>,
+    cancels: Arc<CancelRegistry>,
+}
+
+impl PgShared {
+    /// Puts the parts together; `tls` is absent where only plaintext is served.
+    pub fn new(engine: Engine, identities: Identities, config: PgConfig, tls: Option<PgTls>) -> Self {
+        Self {
+            engine,
+            identities,
+            admission: Arc::new(Admission::new(&config)),
+            cancels: Arc::default(),
+            config,
+            metrics: Metrics::default(),
+            tls: RwLock::new(tls.map(Arc::new)),
+        }
+    }
+
+    /// Serves another certificate from the next connection on. A certificate
+    /// that cannot be loaded never gets here, so the old one stays.
+    pub fn replace_tls(&self, tls: PgTls) {
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tls));
+    }
+
+    pub(in crate::pg) fn tls(&self) -> Option<Arc<PgTls>> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

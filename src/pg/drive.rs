@@ -1,0 +1,207 @@
+//! Running a statement while its connection is watched.
+//!
+//! The work runs on the query runtime and hands over encoded rows through a
+//! short queue. Meanwhile this side writes, reads what the client sends ahead,
+//! forwards notices, and ends the work when the client, its timeout or the
+//! gateway says so.
+
+use std::future::{Future, pending};
+
+use bytes::BytesMut;
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, sleep_until};
+
+use crate::error::{Result, SqlError};
+use crate::pg::connection::{Gone, Transport};
+use crate::pg::session_loop::{Deadline, End, Failure, SessionLoop};
+use crate::pg::{Metrics, reply};
+use crate::session::{CancelReason, StatementContext};
+use crate::sqlstate::SqlState;
+
+/// Encoded chunks that may wait for the socket.
+const CHUNKS_MAX: usize = 2;
+
+/// Where the work puts its encoded rows.
+pub(in crate::pg) type Chunks = mpsc::Sender<BytesMut>;
+
+/// What ended a wait.
+enum Event<R> {
+    Chunk(Option<BytesMut>),
+    Finished(Result<R, JoinError>),
+    Gone(Gone),
+    Cancel(CancelReason),
+    Cancelled,
+    Stopping,
+    Abandon,
+    Nothing,
+}
+
+impl<T: Transport> SessionLoop<T> {
+    /// Runs `work` to its end and returns its result; rows are in the output
+    /// buffer or sent. A panic of the work is its error, not ours.
+    ///
+    /// # Errors
+    /// [`Failure::End`] if the client is gone; by then the work has ended or
+    /// has been told to.
+    pub(in crate::pg) async fn drive<W, F, R>(
+        &mut self,
+        ctx: &StatementContext,
+        deadline: Option<Deadline>,
+        work: W,
+    ) -> Result<R, Failure>
+    where
+        W: FnOnce(Chunks) -> F,
+        F: Future<Output = Result<R>> + Send + 'static,
+        R: Send + 'static,
+    {
+        Metrics::count(&self.shared.metrics.statements);
+        let running = self.key.begin(ctx);
+        let (sender, mut chunks) = mpsc::channel(CHUNKS_MAX);
+        let mut handle = self.shared.config.query_runtime.spawn(work(sender));
+        let mut watch = Watch { deadline, chunks_open: true, gone: None, stop_at: None, abandon_at: None };
+        let finished = loop {
+            match self.next_event(ctx, &mut watch, &mut chunks, &mut handle).await {
+                Event::Chunk(Some(chunk)) if watch.gone.is_none() => self.connection.queue(chunk),
+                Event::Chunk(Some(_)) | Event::Nothing => {}
+                Event::Chunk(None) => watch.chunks_open = false,
+                Event::Finished(finished) => break finished,
+                Event::Gone(gone) => {
+                    watch.gone = Some(gone);
+                    chunks.close();
+                    ctx.cancel(CancelReason::ClientGone);
+                }
+                Event::Cancel(reason) => ctx.cancel(reason),
+                // The work drops itself after one grace period; two mean it is
+                // stuck. It may hold the session, so that ends, too.
+                Event::Cancelled => watch.abandon_at = Some(Instant::now() + self.shared.config.cancel_grace * 2),
+                Event::Stopping => watch.stop_at = Some(Instant::now() + self.shared.config.shutdown_grace),
+                Event::Abandon => {
+                    handle.abort();
+                    return Err(Failure::End(End::Fatal(ctx.error())));
+                }
+            }
+        };
+        drop(running);
+        if let Some(gone) = watch.gone {
+            return Err(gone.into());
+        }
+        self.forward_notices();
+        let result = self.flatten(finished);
+        match (&result, ctx.reason.get()) {
+            (Err(_), Some(CancelReason::Shutdown)) => Err(Failure::End(End::Fatal(ctx.error()))),
+            _ => Ok(result?),
+        }
+    }
+
+    /// Waits for whatever comes first. Cancel-safe.
+    async fn next_event<R>(
+        &mut self,
+        ctx: &StatementContext,
+        watch: &mut Watch,
+        chunks: &mut mpsc::Receiver<BytesMut>,
+        handle: &mut JoinHandle<Result<R>>,
+    ) -> Event<Result<R>> {
+        let has_room = self.connection.has_room() || watch.gone.is_some();
+        tokio::select! {
+            biased;
+            chunk = chunks.recv(), if watch.chunks_open && has_room => Event::Chunk(chunk),
+            finished = &mut *handle, if !watch.chunks_open => Event::Finished(finished),
+            Some(notice) = self.notices.recv(), if watch.gone.is_none() => {
+                reply::put_notice(&mut self.connection.out, &notice);
+                Event::Nothing
+            }
+            progress = self.connection.progress(), if watch.gone.is_none() => match progress {
+                Ok(_) => Event::Nothing,
+                Err(gone) => Event::Gone(gone),
+            },
+            () = ctx.cancel.cancelled(), if watch.abandon_at.is_none() => Event::Cancelled,
+            () = until(watch.deadline.map(|deadline| deadline.at)) => {
+                let timeout = watch.deadline.take().map(|deadline| deadline.timeout);
+                Event::Cancel(CancelReason::StatementTimeout(timeout.unwrap_or_default()))
+            }
+            () = self.shutdown.cancelled(), if watch.stop_at.is_none() => Event::Stopping,
+            () = until(watch.stop_at), if watch.abandon_at.is_none() => Event::Cancel(CancelReason::Shutdown),
+            () = until(watch.abandon_at) => Event::Abandon,
+        }
+    }
+
+    fn flatten<R>(&self, finished: Result<Result<R>, JoinError>) -> Result<R> {
+        finished.unwrap_or_else(|error| {
+            if error.is_panic() {
+                Metrics::count(&self.shared.metrics.statements_panicked);
+            }
+            tracing::error!(%error, "statement task ended");
+            Err(SqlError::new(SqlState::INTERNAL_ERROR, "internal error"))
+        })
+    }
+}
+
+/// What is watched beside the work.
+#[derive(Debug)]
+struct Watch {
+    /// Taken once it is over.
+    deadline: Option<Deadline>,
+    chunks_open: bool,
+    gone: Option<Gone>,
+    /// Set once the gateway is stopping: when the statement has to.
+    stop_at: Option<Instant>,
+    /// Set once the work was told to end: when it is given up.
+    abandon_at: Option<Instant>,
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// Runs a step of a statement until it ends or, some time after a cancel, is
+/// dropped. A step that watches the context itself, as a blocked refresh does,
+/// ends in its own way within that time.
+pub(in crate::pg) async fn cancellable<R>(
+    ctx: &StatementContext,
+    grace: std::time::Duration,
+    step: impl Future<Output = Result<R>>,
+) -> Result<R> {
+    let out_of_time = async {
+        ctx.cancel.cancelled().await;
+        tokio::time::sleep(grace).await;
+    };
+    tokio::select! {
+        biased;
+        done = step => done,
+        () = out_of_time => Err(ctx.error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_step_that_ignores_its_cancel_is_dropped_after_the_grace() {
+        let ctx = StatementContext::new();
+        ctx.cancel(CancelReason::User);
+        let grace = Duration::from_millis(20);
+        let began_at = Instant::now();
+        let result: Result<()> = cancellable(&ctx, grace, pending()).await;
+        assert_eq!(result.unwrap_err().code.as_str(), "57014");
+        assert!(began_at.elapsed() >= grace);
+    }
+
+    #[tokio::test]
+    async fn a_step_that_ends_by_itself_keeps_its_answer() {
+        let ctx = StatementContext::new();
+        ctx.cancel(CancelReason::User);
+        let step = async {
+            tokio::task::yield_now().await;
+            Err::<(), _>(SqlError::canceled("user request").detail("The job was canceled."))
+        };
+        let error = cancellable(&ctx, Duration::from_secs(5), step).await.unwrap_err();
+        assert_eq!(error.detail.as_deref(), Some("The job was canceled."));
+    }
+}

@@ -1,0 +1,119 @@
+//! Who may log in: users of the metadata store, their roles, and the throttle
+//! on failed attempts.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use lancegate_auth::{
+    MockSecret, Principal, ScramVerifier, Throttle, ThrottleConfig, ThrottleKey, UserName, Verdict,
+};
+use lancegate_catalog::Catalog;
+
+use crate::error::{Result, SqlError};
+use crate::sqlstate::SqlState;
+
+/// The name under which the store keeps the secret of mock verifiers, so that
+/// an unknown user looks the same after a restart.
+const MOCK_SECRET: &str = "scram_mock";
+
+/// The users of a metadata store as the front door sees them.
+#[derive(Debug, Clone)]
+pub struct Identities {
+    catalog: Catalog,
+    mock: Arc<MockSecret>,
+    throttle: Arc<Mutex<Throttle>>,
+    /// The moment from which the throttle counts.
+    began_at: Instant,
+}
+
+/// What a user name must prove. For a name that cannot log in it is a mock that
+/// nothing proves, so the client cannot tell.
+#[derive(Debug)]
+pub(in crate::pg) struct Candidate {
+    pub(in crate::pg) verifier: ScramVerifier,
+    pub(in crate::pg) known: bool,
+    pub(in crate::pg) connection_limit: Option<u32>,
+}
+
+impl Identities {
+    /// Opens the users of `catalog`.
+    ///
+    /// # Errors
+    /// What the store answers.
+    pub async fn open(catalog: Catalog) -> Result<Self> {
+        let secret = catalog.get_or_create_secret(MOCK_SECRET).await?;
+        let throttle = Mutex::new(Throttle::new(ThrottleConfig::default()));
+        Ok(Self {
+            catalog,
+            mock: Arc::new(MockSecret::new(secret)),
+            throttle: Arc::new(throttle),
+            began_at: Instant::now(),
+        })
+    }
+
+    /// Returns what `user` must prove.
+    pub(in crate::pg) async fn candidate(&self, user: &str) -> Result<Candidate> {
+        let stored = match UserName::parse(user) {
+            Ok(name) => self.catalog.user(&name).await?,
+            // A name that no user can have is looked up no further.
+            Err(_) => None,
+        };
+        let connection_limit = stored.as_ref().and_then(|stored| stored.connection_limit);
+        let expired = stored.as_ref().and_then(|stored| stored.valid_until).is_some_and(|until| until <= Utc::now());
+        let verifier = stored.and_then(|stored| stored.verifier).and_then(|text| parse_verifier(user, &text));
+        Ok(Candidate {
+            known: verifier.is_some() && !expired,
+            verifier: verifier.unwrap_or_else(|| ScramVerifier::mock(user, &self.mock)),
+            connection_limit,
+        })
+    }
+
+    /// Returns the authenticated user with its roles.
+    pub(in crate::pg) async fn principal(&self, user: &str) -> Result<Principal> {
+        let name = UserName::parse(user).map_err(SqlError::internal)?;
+        let roles = self.catalog.roles_of(&name).await?;
+        Ok(Principal { roles, ..Principal::user(name) })
+    }
+
+    /// Returns whether a session can be in the database.
+    ///
+    /// # Errors
+    /// 3D000 if there is none of that name.
+    pub(in crate::pg) async fn ensure_database(&self, name: &str) -> Result<()> {
+        match self.catalog.database(name).await? {
+            Some(_) => Ok(()),
+            None => Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))),
+        }
+    }
+
+    /// Returns how long this user at this address has to wait for an answer.
+    pub(in crate::pg) fn delay(&self, user: &str, address: IpAddr) -> Duration {
+        let key = ThrottleKey::new(Some(address), user);
+        match self.throttle().check(&key, self.began_at.elapsed()) {
+            Verdict::Proceed => Duration::ZERO,
+            Verdict::Wait(time) => time,
+        }
+    }
+
+    /// Counts an attempt that failed.
+    pub(in crate::pg) fn failed(&self, user: &str, address: IpAddr) {
+        self.throttle().failed(&ThrottleKey::new(Some(address), user), self.began_at.elapsed());
+    }
+
+    /// Forgets failed attempts after one that succeeded.
+    pub(in crate::pg) fn succeeded(&self, user: &str, address: IpAddr) {
+        self.throttle().succeeded(&ThrottleKey::new(Some(address), user));
+    }
+
+    fn throttle(&self) -> MutexGuard<'_, Throttle> {
+        self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn parse_verifier(user: &str, text: &str) -> Option<ScramVerifier> {
+    ScramVerifier::parse(text)
+        .inspect_err(|error| tracing::error!(user, %error, "stored verifier cannot be read"))
+        .ok()
+}

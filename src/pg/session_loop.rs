@@ -1,0 +1,300 @@
+//! The message loop of one session.
+//!
+//! Owns the state that lives as long as the connection: prepared statements,
+//! portals, and whether messages are skipped until Sync. What a message does is
+//! in `query` (simple protocol) and `extended`.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lancegate_wire::{FrontendMessage, Phase, WireError, backend};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::SqlError;
+use crate::pg::admission::Admitted;
+use crate::pg::cancel::CancelKey;
+use crate::pg::connection::{Connection, Gone, ReadError, Transport};
+use crate::pg::extended::Prepared;
+use crate::pg::listener::GOODBYE;
+use crate::pg::portal::Portal;
+use crate::pg::startup::Opened;
+use crate::pg::tls::Socket;
+use crate::pg::{Metrics, PgShared, reply};
+use crate::session::{NoticeReceiver, Session, TransactionStatus};
+use crate::sqlstate::SqlState;
+
+/// One session and its connection.
+#[derive(Debug)]
+pub(in crate::pg) struct SessionLoop<T> {
+    pub(in crate::pg) shared: Arc<PgShared>,
+    pub(in crate::pg) connection: Connection<Socket<T>>,
+    /// Locked by the statement that runs; otherwise free.
+    pub(in crate::pg) session: Arc<Mutex<Session>>,
+    pub(in crate::pg) notices: NoticeReceiver,
+    pub(in crate::pg) key: CancelKey,
+    pub(in crate::pg) shutdown: CancellationToken,
+    pub(in crate::pg) statements: HashMap<String, Arc<Prepared>>,
+    pub(in crate::pg) portals: HashMap<String, Portal>,
+    /// Set by an error in the extended protocol.
+    pub(in crate::pg) skips_until_sync: bool,
+    /// When the extended-protocol messages that are under way run out of time.
+    pub(in crate::pg) deadline: Option<Deadline>,
+    /// Counts what may make a plan stale; see [`Prepared`].
+    pub(in crate::pg) generation: u64,
+    _place: Admitted,
+}
+
+/// A statement timeout and when it is over.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::pg) struct Deadline {
+    pub(in crate::pg) at: Instant,
+    pub(in crate::pg) timeout: Duration,
+}
+
+/// Why a session ends.
+#[derive(Debug)]
+pub(in crate::pg) enum End {
+    /// The client said so.
+    Terminated,
+    /// The client is gone.
+    Gone(Gone),
+    /// The client is told.
+    Fatal(SqlError),
+}
+
+/// Why a message was not answered as asked.
+#[derive(Debug)]
+pub(in crate::pg) enum Failure {
+    /// The statement failed; the session goes on.
+    Statement(SqlError),
+    /// The session ends.
+    End(End),
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        Self::Statement(error)
+    }
+}
+
+impl From<&WireError> for Failure {
+    fn from(error: &WireError) -> Self {
+        Self::Statement(reply::from_wire(error))
+    }
+}
+
+impl From<Gone> for Failure {
+    fn from(gone: Gone) -> Self {
+        Self::End(End::Gone(gone))
+    }
+}
+
+impl<T: Transport> SessionLoop<T> {
+    pub(in crate::pg) fn new(shared: Arc<PgShared>, opened: Opened<T>, shutdown: CancellationToken) -> Self {
+        let Opened { connection, session, notices, key, place } = opened;
+        Self {
+            shared,
+            connection,
+            session: Arc::new(Mutex::new(session)),
+            notices,
+            key,
+            shutdown,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            skips_until_sync: false,
+            deadline: None,
+            generation: 0,
+            _place: place,
+        }
+    }
+
+    /// Serves the session to its end.
+    pub(in crate::pg) async fn run(mut self) {
+        let metrics = Arc::clone(&self.shared);
+        metrics.metrics.sessions.fetch_add(1, Ordering::Relaxed);
+        let end = self.serve().await;
+        metrics.metrics.sessions.fetch_sub(1, Ordering::Relaxed);
+        match end {
+            End::Terminated => self.connection.finish(GOODBYE).await,
+            End::Gone(gone) => tracing::debug!(%gone, "session ended"),
+            End::Fatal(error) => {
+                tracing::info!(code = %error.code, error = error.message, "session ended");
+                reply::put_fatal(&mut self.connection.out, &error);
+                self.connection.finish(GOODBYE).await;
+            }
+        }
+    }
+
+    async fn serve(&mut self) -> End {
+        self.ready().await;
+        loop {
+            let step = match self.next_message().await {
+                Ok(message) => self.handle(message).await,
+                Err(step) => step,
+            };
+            match step {
+                Ok(()) => {}
+                Err(Failure::End(end)) => return end,
+                Err(Failure::Statement(error)) => self.fail_extended(&error).await,
+            }
+            if let Err(gone) = self.connection.make_room().await {
+                return End::Gone(gone);
+            }
+        }
+    }
+
+    /// Waits for a message; between statements the idle timeouts run.
+    async fn next_message(&mut self) -> Result<FrontendMessage, Result<(), Failure>> {
+        let phase = Phase::Ready { message_bytes_max: self.shared.config.message_bytes_max };
+        let (timeout, error) = self.idle_timeout().await;
+        let idle = async {
+            match timeout {
+                Some(time) => tokio::time::sleep(time).await,
+                None => pending().await,
+            }
+        };
+        tokio::pin!(idle);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => return Err(Err(Failure::End(End::Fatal(admin_shutdown())))),
+                message = self.connection.next_message(phase) => return match message {
+                    Ok(message) => Ok(message),
+                    Err(ReadError::Gone(gone)) => Err(Err(gone.into())),
+                    Err(ReadError::Wire(error)) => Err(self.refuse_message(&error).await),
+                },
+                Some(notice) = self.notices.recv() => reply::put_notice(&mut self.connection.out, &notice),
+                () = &mut idle => return Err(Err(Failure::End(End::Fatal(error)))),
+            }
+        }
+    }
+
+    async fn idle_timeout(&self) -> (Option<Duration>, SqlError) {
+        let session = self.session().await;
+        match session.transaction {
+            TransactionStatus::Idle => {
+                let message = "terminating connection due to idle-session timeout";
+                let error = SqlError::new(SqlState::IDLE_SESSION_TIMEOUT, message);
+                (session.settings.idle_session_timeout(), error)
+            }
+            TransactionStatus::InBlock | TransactionStatus::Failed => {
+                let message = "terminating connection due to idle-in-transaction timeout";
+                let error = SqlError::new(SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, message);
+                (session.settings.idle_in_transaction_session_timeout(), error)
+            }
+        }
+    }
+
+    /// Answers bytes that are no message. After a fatal one the next message
+    /// cannot be found.
+    async fn refuse_message(&mut self, error: &WireError) -> Result<(), Failure> {
+        let answer = reply::from_wire(error);
+        if error.is_fatal() {
+            return Err(Failure::End(End::Fatal(answer)));
+        }
+        if matches!(error, WireError::MessageText { message_type: b'Q', .. }) && !self.skips_until_sync {
+            self.fail_statement(&answer).await;
+            self.ready().await;
+            return Ok(());
+        }
+        Err(answer.into())
+    }
+
+    async fn handle(&mut self, message: FrontendMessage) -> Result<(), Failure> {
+        match message {
+            FrontendMessage::Terminate => Err(Failure::End(End::Terminated)),
+            FrontendMessage::Sync => {
+                self.sync().await;
+                Ok(())
+            }
+            _ if self.skips_until_sync => Ok(()),
+            FrontendMessage::Query(sql) => self.simple_query(sql).await,
+            FrontendMessage::Parse { name, sql, parameter_types } => self.parse(name, sql, parameter_types).await,
+            FrontendMessage::Bind { portal, statement, parameter_formats, parameters, result_formats } => {
+                let bind = crate::pg::extended::Bind { portal, statement, parameter_formats, parameters, result_formats };
+                self.bind(bind).await
+            }
+            FrontendMessage::Describe { target, name } => self.describe(target, &name).await,
+            FrontendMessage::Execute { portal, max_rows } => self.execute(&portal, max_rows).await,
+            FrontendMessage::Close { target, name } => {
+                self.close(target, &name);
+                Ok(())
+            }
+            // Output leaves whenever the next message has to be waited for or runs.
+            FrontendMessage::Flush => Ok(()),
+            // A client may have sent them before it saw the error of its COPY.
+            FrontendMessage::CopyData(_) | FrontendMessage::CopyDone | FrontendMessage::CopyFail(_) => Ok(()),
+            FrontendMessage::FunctionCall => {
+                self.fail_statement(&SqlError::not_supported("the function call protocol is not supported")).await;
+                self.ready().await;
+                Ok(())
+            }
+            FrontendMessage::Password(_) => Err(Failure::End(End::Fatal(SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                "invalid frontend message type 112",
+            )))),
+        }
+    }
+
+    /// Ends a sequence of extended-protocol messages.
+    async fn sync(&mut self) {
+        self.skips_until_sync = false;
+        self.deadline = None;
+        self.ready().await;
+    }
+
+    /// Appends ReadyForQuery, with the settings that changed before it.
+    pub(in crate::pg) async fn ready(&mut self) {
+        let mut session = self.session.lock().await;
+        for (name, value) in session.settings.take_reports() {
+            backend::parameter_status(&mut self.connection.out, name, &value);
+        }
+        let status = session.transaction;
+        drop(session);
+        self.generation += 1;
+        if status == TransactionStatus::Idle {
+            self.portals.retain(|_, portal| portal.outlives_transaction());
+        }
+        backend::ready_for_query(&mut self.connection.out, reply::wire_status(status));
+    }
+
+    /// Tells an error of the extended protocol; what was sent behind its cause
+    /// is skipped.
+    async fn fail_extended(&mut self, error: &SqlError) {
+        self.fail_statement(error).await;
+        self.skips_until_sync = true;
+        self.deadline = None;
+    }
+
+    /// Tells an error, which ends an open block.
+    pub(in crate::pg) async fn fail_statement(&mut self, error: &SqlError) {
+        Metrics::count(&self.shared.metrics.statements_failed);
+        self.forward_notices();
+        reply::put_error(&mut self.connection.out, error);
+        let mut session = self.session.lock().await;
+        if session.transaction == TransactionStatus::InBlock {
+            session.transaction = TransactionStatus::Failed;
+        }
+    }
+
+    /// Appends the notices that have arrived.
+    pub(in crate::pg) fn forward_notices(&mut self) {
+        while let Ok(notice) = self.notices.try_recv() {
+            reply::put_notice(&mut self.connection.out, &notice);
+        }
+    }
+
+    /// Returns the session; never waits while no statement runs.
+    pub(in crate::pg) async fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().await
+    }
+}
+
+pub(in crate::pg) fn admin_shutdown() -> SqlError {
+    SqlError::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+}

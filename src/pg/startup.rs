@@ -1,0 +1,398 @@
+//! From the first byte of a socket to a session: encryption, protocol version,
+//! authentication, and the parameters of the start-up packet.
+//!
+//! Whatever goes wrong here is FATAL and closes the socket; no error leaves a
+//! connection that goes on.
+
+use std::net::IpAddr;
+
+use bytes::BytesMut;
+use lancegate_auth::ChannelBinding;
+use lancegate_wire::frame::{STARTUP_BYTES_MAX, ensure_nothing_buffered};
+use lancegate_wire::{Startup, WireError, backend, decode_startup};
+use tokio_rustls::server::TlsStream;
+
+use crate::error::{Result, SqlError};
+use crate::pg::admission::{Admitted, Applicant};
+use crate::pg::authenticate::{Attempt, authenticate};
+use crate::pg::cancel::CancelKey;
+use crate::pg::connection::{Connection, Gone, ReadError, Transport};
+use crate::pg::tls::{Prefixed, Socket, named_protocol};
+use crate::pg::{Metrics, PgShared, reply};
+use crate::session::{NoticeReceiver, Session, Settings};
+use crate::sqlstate::SqlState;
+
+/// The newest minor version that is spoken.
+const MINOR_MAX: u16 = 2;
+
+/// A session that may begin.
+#[derive(Debug)]
+pub(in crate::pg) struct Opened<T> {
+    pub(in crate::pg) connection: Connection<Socket<T>>,
+    pub(in crate::pg) session: Session,
+    pub(in crate::pg) notices: NoticeReceiver,
+    pub(in crate::pg) key: CancelKey,
+    pub(in crate::pg) place: Admitted,
+}
+
+/// Why there is no session.
+#[derive(Debug)]
+pub(in crate::pg) enum StartupError {
+    /// The peer is gone, or has what it came for (a CancelRequest).
+    Over,
+    /// The client is told, as FATAL.
+    Refused(SqlError),
+}
+
+impl From<SqlError> for StartupError {
+    fn from(error: SqlError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<WireError> for StartupError {
+    fn from(error: WireError) -> Self {
+        Self::Refused(reply::from_wire(&error))
+    }
+}
+
+impl From<Gone> for StartupError {
+    fn from(_: Gone) -> Self {
+        Self::Over
+    }
+}
+
+impl From<ReadError> for StartupError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Gone(gone) => gone.into(),
+            ReadError::Wire(error) => error.into(),
+        }
+    }
+}
+
+/// The start-up packet, read.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    minor: u16,
+    user: String,
+    database: String,
+    settings: Vec<(String, String)>,
+    negotiate: Option<Vec<String>>,
+}
+
+/// A negotiation that failed keeps its connection, to say so.
+pub(in crate::pg) type Failed<T> = (Option<Connection<Socket<T>>>, StartupError);
+
+/// Takes a fresh socket to a session.
+///
+/// The caller puts a deadline on it. Nothing is executed on the way, and no
+/// setting of the client is applied before it is authenticated.
+pub(in crate::pg) async fn open<T: Transport>(
+    shared: &PgShared,
+    stream: T,
+    address: IpAddr,
+) -> Result<Opened<T>, Failed<T>> {
+    let connection = Connection::new(Socket::Plain(stream), STARTUP_BYTES_MAX, shared.config.write_timeout);
+    let (mut connection, request, binding) = negotiate(shared, connection, address).await?;
+    match begin(shared, &mut connection, request, (address, binding)).await {
+        Ok((session, notices, key, place)) => Ok(Opened { connection, session, notices, key, place }),
+        Err(error) => Err((Some(connection), error)),
+    }
+}
+
+type Negotiated<T> = (Connection<Socket<T>>, Request, ChannelBinding);
+
+/// Answers requests for encryption, at most one of each kind, until the
+/// start-up packet or a CancelRequest arrives.
+async fn negotiate<T: Transport>(
+    shared: &PgShared,
+    mut connection: Connection<Socket<T>>,
+    address: IpAddr,
+) -> Result<Negotiated<T>, Failed<T>> {
+    let (mut asked_tls, mut asked_gss) = (false, false);
+    let mut binding = ChannelBinding::Unavailable;
+    loop {
+        let packet = match next_packet(&mut connection).await {
+            Ok(packet) => packet,
+            Err(error) => return Err((Some(connection), error)),
+        };
+        match packet {
+            Startup::SslRequest if !asked_tls && !connection.stream().is_tls() => {
+                asked_tls = true;
+                let (secured, end_point) = answer_tls(shared, connection, &packet).await?;
+                connection = secured;
+                binding = end_point;
+            }
+            Startup::GssEncRequest if !asked_gss && !connection.stream().is_tls() => {
+                asked_gss = true;
+                if let Err(error) = refuse_encryption(&mut connection, &packet).await {
+                    return Err((Some(connection), error));
+                }
+            }
+            Startup::DirectTls if !asked_tls && !connection.stream().is_tls() => {
+                let (secured, end_point) = direct_tls(shared, connection).await?;
+                connection = secured;
+                binding = end_point;
+            }
+            Startup::CancelRequest { pid, secret } => {
+                if shared.cancels.cancel(pid, &secret, address, std::time::Instant::now()) {
+                    Metrics::count(&shared.metrics.cancels);
+                }
+                return Err((None, StartupError::Over));
+            }
+            Startup::Startup { minor, parameters, unknown_protocol_options, .. } => {
+                return match read_request(minor, parameters, unknown_protocol_options) {
+                    Ok(request) => Ok((connection, request, binding)),
+                    Err(error) => Err((Some(connection), error.into())),
+                };
+            }
+            Startup::SslRequest | Startup::GssEncRequest | Startup::DirectTls => {
+                let error = SqlError::new(SqlState::PROTOCOL_VIOLATION, "encryption was requested before");
+                return Err((Some(connection), error.into()));
+            }
+        }
+    }
+}
+
+async fn next_packet<S: Transport>(connection: &mut Connection<S>) -> Result<Startup, StartupError> {
+    loop {
+        if let Some(packet) = decode_startup(connection.inbound(), STARTUP_BYTES_MAX)? {
+            return Ok(packet);
+        }
+        connection.progress().await?;
+    }
+}
+
+/// Answers SSLRequest with `S` and a handshake, or with `N`.
+async fn answer_tls<T: Transport>(
+    shared: &PgShared,
+    mut connection: Connection<Socket<T>>,
+    request: &Startup,
+) -> Result<(Connection<Socket<T>>, ChannelBinding), Failed<T>> {
+    let Some(tls) = shared.tls() else {
+        return match refuse_encryption(&mut connection, request).await {
+            Ok(()) => Ok((connection, ChannelBinding::Unavailable)),
+            Err(error) => Err((Some(connection), error)),
+        };
+    };
+    // What is buffered now was sent in the clear; after the handshake it would
+    // be read as if it had come through TLS.
+    if let Err(error) = ensure_nothing_buffered(connection.inbound(), request) {
+        return Err((Some(connection), error.into()));
+    }
+    connection.out.extend_from_slice(b"S");
+    if connection.flush_unread().await.is_err() {
+        return Err((None, StartupError::Over));
+    }
+    let stream = handshake(&tls.acceptor, connection, BytesMut::new()).await?;
+    let binding = tls.end_point.as_ref().map_or(ChannelBinding::Unavailable, |hash| {
+        ChannelBinding::TlsServerEndPoint(hash.to_vec())
+    });
+    Ok((secured(shared, stream), binding))
+}
+
+/// Goes on with TLS that the client began by itself; it must name the protocol.
+async fn direct_tls<T: Transport>(
+    shared: &PgShared,
+    mut connection: Connection<Socket<T>>,
+) -> Result<(Connection<Socket<T>>, ChannelBinding), Failed<T>> {
+    let Some(tls) = shared.tls() else {
+        return Err((None, StartupError::Over));
+    };
+    let hello = connection.inbound().split();
+    let stream = handshake(&tls.acceptor, connection, hello).await?;
+    if !named_protocol(stream.get_ref().1) {
+        let error = SqlError::new(SqlState::PROTOCOL_VIOLATION, "received direct SSL connection request without ALPN protocol negotiation extension");
+        return Err((Some(secured(shared, stream)), error.into()));
+    }
+    let binding = tls.end_point.as_ref().map_or(ChannelBinding::Unavailable, |hash| {
+        ChannelBinding::TlsServerEndPoint(hash.to_vec())
+    });
+    Ok((secured(shared, stream), binding))
+}
+
+async fn handshake<T: Transport>(
+    acceptor: &tokio_rustls::TlsAcceptor,
+    connection: Connection<Socket<T>>,
+    hello: BytesMut,
+) -> Result<TlsStream<Prefixed<T>>, Failed<T>> {
+    let Socket::Plain(stream) = connection.into_stream() else {
+        return Err((None, StartupError::Over));
+    };
+    acceptor.accept(Prefixed::new(hello, stream)).await.map_err(|error| {
+        tracing::debug!(%error, "TLS handshake failed");
+        (None, StartupError::Over)
+    })
+}
+
+fn secured<T: Transport>(shared: &PgShared, stream: TlsStream<Prefixed<T>>) -> Connection<Socket<T>> {
+    Connection::new(Socket::Tls(Box::new(stream)), STARTUP_BYTES_MAX, shared.config.write_timeout)
+}
+
+async fn refuse_encryption<S: Transport>(connection: &mut Connection<S>, request: &Startup) -> Result<(), StartupError> {
+    ensure_nothing_buffered(connection.inbound(), request)?;
+    connection.out.extend_from_slice(b"N");
+    Ok(connection.flush_unread().await?)
+}
+
+type Begun = (Session, NoticeReceiver, CancelKey, Admitted);
+
+/// Authenticates and applies what the packet asked for.
+async fn begin<T: Transport>(
+    shared: &PgShared,
+    connection: &mut Connection<Socket<T>>,
+    request: Request,
+    (address, binding): (IpAddr, ChannelBinding),
+) -> Result<Begun, StartupError> {
+    if !connection.stream().is_tls() && !shared.config.allow_plaintext {
+        return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, "connection is not encrypted")
+            .hint("Connect with sslmode=require or stricter.")
+            .into());
+    }
+    if let Some(options) = &request.negotiate {
+        backend::negotiate_protocol_version(&mut connection.out, request.minor, options);
+    }
+    let attempt = Attempt { user: &request.user, address, binding };
+    let proven = authenticate(connection, shared, attempt).await?;
+    let bootstrap = request.user == shared.config.bootstrap_user;
+    let applicant = Applicant { user: &request.user, connection_limit: proven.connection_limit, bootstrap };
+    let place = shared.admission.admit(applicant)?;
+    let principal = shared.identities.principal(&request.user).await?;
+    shared.identities.ensure_database(&request.database).await?;
+    let settings = initial_settings(shared, &request, bootstrap)?;
+    let key = shared.cancels.register(request.minor);
+    let (session, notices) = Session::new(key.pid(), principal, request.database, settings);
+    backend::backend_key_data(&mut connection.out, key.pid(), key.secret());
+    connection.allow_messages_of(shared.config.message_bytes_max);
+    Ok((session, notices, key, place))
+}
+
+fn initial_settings(shared: &PgShared, request: &Request, superuser: bool) -> Result<Settings> {
+    let mut settings = Settings::for_user(&request.user, superuser);
+    settings.pin("max_connections", &shared.config.connections_max.to_string());
+    settings.pin("ssl", if shared.tls().is_some() { "on" } else { "off" });
+    for (name, value) in shared.config.session_defaults.iter().chain(&request.settings) {
+        settings.set_default(name, value)?;
+    }
+    Ok(settings)
+}
+
+/// Reads the parameters of a start-up packet.
+fn read_request(minor: u16, parameters: Vec<(String, String)>, unknown: Vec<String>) -> Result<Request> {
+    let mut request = Request {
+        minor: minor.min(MINOR_MAX),
+        user: String::new(),
+        database: String::new(),
+        settings: Vec::new(),
+        negotiate: (minor > MINOR_MAX || !unknown.is_empty()).then_some(unknown),
+    };
+    for (name, value) in parameters {
+        match name.as_str() {
+            "user" => request.user = value,
+            "database" => request.database = value,
+            "options" => request.settings.extend(read_options(&value)?),
+            "replication" if matches!(value.as_str(), "false" | "off" | "no" | "0") => {}
+            "replication" => return Err(SqlError::not_supported("replication connections are not supported")),
+            _ => request.settings.push((name, value)),
+        }
+    }
+    if request.user.is_empty() {
+        let message = "no PostgreSQL user name specified in startup packet";
+        return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, message));
+    }
+    if request.database.is_empty() {
+        request.database.clone_from(&request.user);
+    }
+    Ok(request)
+}
+
+/// Reads `-c name=value` and `--name=value` (PostgreSQL documentation,
+/// "options" of libpq): words are separated by blanks, a backslash keeps one.
+fn read_options(text: &str) -> Result<Vec<(String, String)>> {
+    let mut settings = Vec::new();
+    let mut words = split_options(text).into_iter();
+    while let Some(word) = words.next() {
+        let assignment = match word.strip_prefix("--") {
+            Some(long) => Some(long.to_owned()),
+            None => match word.strip_prefix("-c") {
+                Some("") => words.next(),
+                Some(glued) => Some(glued.to_owned()),
+                None => None,
+            },
+        };
+        let setting = assignment.as_deref().and_then(|assignment| assignment.split_once('='));
+        let (name, value) = setting.ok_or_else(|| {
+            let message = format!("invalid command-line argument for server process: {word}");
+            SqlError::new(SqlState::SYNTAX_ERROR, message)
+        })?;
+        settings.push((name.replace('-', "_"), value.to_owned()));
+    }
+    Ok(settings)
+}
+
+fn split_options(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = None::<String>;
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            char if char.is_ascii_whitespace() => words.extend(word.take()),
+            '\\' => word.get_or_insert_default().extend(chars.next()),
+            char => word.get_or_insert_default().push(char),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(parameters: &[(&str, &str)]) -> Result<Request> {
+        let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        read_request(0, parameters.collect(), Vec::new())
+    }
+
+    fn settings(options: &str) -> Vec<(String, String)> {
+        request(&[("user", "ada"), ("options", options)]).unwrap().settings
+    }
+
+    fn pair(name: &str, value: &str) -> (String, String) {
+        (name.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn the_database_is_named_like_the_user_unless_said() {
+        assert_eq!(request(&[("user", "ada")]).unwrap().database, "ada");
+        assert_eq!(request(&[("database", "lancegate"), ("user", "ada")]).unwrap().database, "lancegate");
+        assert_eq!(request(&[("database", "lancegate")]).unwrap_err().code.as_str(), "28000");
+    }
+
+    #[test]
+    fn options_hold_settings_in_three_spellings() {
+        assert_eq!(settings("-c statement_timeout=5s"), [pair("statement_timeout", "5s")]);
+        assert_eq!(settings("-cjit=off  --search-path=a,b"), [pair("jit", "off"), pair("search_path", "a,b")]);
+        assert_eq!(settings(r"-c application_name=two\ words\\"), [pair("application_name", r"two words\")]);
+        assert_eq!(settings("  "), []);
+        for wrong in ["-x", "-c", "-c novalue", "statement_timeout=1"] {
+            assert_eq!(request(&[("user", "a"), ("options", wrong)]).unwrap_err().code.as_str(), "42601", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn replication_is_refused_unless_it_is_off() {
+        assert!(request(&[("user", "ada"), ("replication", "false")]).unwrap().settings.is_empty());
+        assert_eq!(request(&[("user", "ada"), ("replication", "database")]).unwrap_err().code.as_str(), "0A000");
+    }
+
+    #[test]
+    fn a_newer_minor_version_and_unknown_options_are_negotiated() {
+        let newer = read_request(9999, vec![pair("user", "ada")], Vec::new()).unwrap();
+        assert_eq!((newer.minor, newer.negotiate), (2, Some(Vec::new())));
+        let option = read_request(0, vec![pair("user", "ada")], vec!["_pq_.x".to_owned()]).unwrap();
+        assert_eq!((option.minor, option.negotiate), (0, Some(vec!["_pq_.x".to_owned()])));
+        assert_eq!(request(&[("user", "ada")]).unwrap().negotiate, None);
+    }
+}

@@ -1,0 +1,175 @@
+//! One statement on the query runtime: plan, authorize, execute, encode.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use bytes::BytesMut;
+use datafusion::scalar::ScalarValue;
+use lancegate_sql::Statement;
+use lancegate_wire::{backend, types};
+use tokio::sync::Mutex;
+
+use crate::error::{Result, SqlError};
+use crate::exec::{Engine, Outcome};
+use crate::pg::drive::{Chunks, cancellable};
+use crate::pg::portal::{RowSource, Sent, command_tag};
+use crate::pg::reply;
+use crate::session::{Session, StatementContext, TransactionStatus};
+use crate::sql::authorize::Authorized;
+use crate::sql::plan::Plan;
+use crate::sqlstate::SqlState;
+
+/// What every step of a statement needs; owned, because the steps run as a task.
+#[derive(Debug, Clone)]
+pub(in crate::pg) struct Worker {
+    pub(in crate::pg) engine: Engine,
+    pub(in crate::pg) session: Arc<Mutex<Session>>,
+    pub(in crate::pg) ctx: StatementContext,
+    pub(in crate::pg) cancel_grace: Duration,
+}
+
+/// A statement as the client gave it.
+#[derive(Debug, Clone)]
+pub(in crate::pg) struct Source {
+    pub(in crate::pg) statement: Arc<Statement>,
+    /// The whole text that the client sent, to which positions refer.
+    pub(in crate::pg) text: Arc<str>,
+}
+
+/// What started.
+#[derive(Debug)]
+pub(in crate::pg) enum Started {
+    /// It is over; the command tag.
+    Done(String),
+    /// It has rows.
+    Rows(Box<RowSource>),
+}
+
+/// A statement that ran to its end or to the row limit.
+#[derive(Debug)]
+pub(in crate::pg) struct Ran {
+    /// Encoded messages that were not sent yet.
+    pub(in crate::pg) out: BytesMut,
+    pub(in crate::pg) rows: u64,
+    pub(in crate::pg) end: RanTo,
+}
+
+#[derive(Debug)]
+pub(in crate::pg) enum RanTo {
+    /// The command tag, and how many rows later runs would count.
+    End { tag: String, source: Option<Box<RowSource>> },
+    /// The row limit.
+    Limit(Box<RowSource>),
+}
+
+impl Worker {
+    /// Plans and authorizes.
+    pub(in crate::pg) async fn plan(&self, source: &Source, types: &[Option<DataType>]) -> Result<Authorized<Plan>> {
+        let session = self.session.lock().await;
+        ensure_block_goes_on(&session, &source.statement)?;
+        let planning = async {
+            let plan = self.engine.plan(&session, &source.statement, &source.text, types).await?;
+            self.engine.authorize(&session, plan).await
+        };
+        cancellable(&self.ctx, Duration::ZERO, planning).await
+    }
+
+    /// Executes a plan; rows come with the formats of Bind.
+    pub(in crate::pg) async fn start(
+        &self,
+        statement: &Statement,
+        plan: &Authorized<Plan>,
+        (parameters, formats): (Vec<ScalarValue>, &[i16]),
+    ) -> Result<Started> {
+        let mut session = self.session.lock().await;
+        // A block may have failed since the plan was made.
+        ensure_block_goes_on(&session, statement)?;
+        let execution = self.engine.execute(&mut session, plan, parameters, &self.ctx);
+        let outcome = cancellable(&self.ctx, self.cancel_grace, execution).await?;
+        match outcome {
+            Outcome::Done(tag) => {
+                follow_block(&mut session, statement, &tag);
+                Ok(Started::Done(tag))
+            }
+            Outcome::Rows { schema, stream, tag } => {
+                let settings = session.settings.format_settings();
+                let source = RowSource::new(schema, stream, tag, (formats, &settings))?;
+                Ok(Started::Rows(Box::new(source)))
+            }
+        }
+    }
+
+    /// Runs a statement of a simple query.
+    pub(in crate::pg) async fn run_simple(self, source: Source, chunks: Chunks) -> Result<Ran> {
+        let plan = self.plan(&source, &[]).await?;
+        if !plan.parameter_types().is_empty() {
+            return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
+        let mut out = BytesMut::new();
+        match self.start(&source.statement, &plan, (Vec::new(), &[])).await? {
+            Started::Done(tag) => Ok(Ran { out, rows: 0, end: RanTo::End { tag, source: None } }),
+            Started::Rows(rows) => {
+                describe_rows(&mut out, rows.schema(), &[])?;
+                self.send(rows, None, (out, chunks)).await
+            }
+        }
+    }
+
+    /// Sends rows up to a limit.
+    pub(in crate::pg) async fn send(
+        &self,
+        mut source: Box<RowSource>,
+        limit: Option<u64>,
+        (mut out, chunks): (BytesMut, Chunks),
+    ) -> Result<Ran> {
+        let Sent { rows, ended } = source.send(limit, &self.ctx, (&mut out, &chunks)).await?;
+        let end = match ended {
+            true => RanTo::End { tag: command_tag(source.tag(), rows), source: Some(source) },
+            false => RanTo::Limit(source),
+        };
+        Ok(Ran { out, rows, end })
+    }
+}
+
+/// Appends RowDescription.
+///
+/// # Errors
+/// 08P01 or 22023 if the formats do not fit the columns.
+pub(in crate::pg) fn describe_rows(out: &mut BytesMut, schema: &SchemaRef, formats: &[i16]) -> Result<()> {
+    let fields = types::fields(schema, formats).map_err(|error| reply::from_wire(&error))?;
+    backend::row_description(out, &fields);
+    Ok(())
+}
+
+/// Refuses what cannot run in a failed block.
+///
+/// # Errors
+/// 25P02 for everything but the end of the block or of a part of it.
+pub(in crate::pg) fn ensure_block_goes_on(session: &Session, statement: &Statement) -> Result<()> {
+    let ends = matches!(statement, Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackTo(_));
+    if session.transaction != TransactionStatus::Failed || ends {
+        return Ok(());
+    }
+    Err(failed_block())
+}
+
+pub(in crate::pg) fn failed_block() -> SqlError {
+    let message = "current transaction is aborted, commands ignored until end of transaction block";
+    SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message)
+}
+
+/// Lets the settings follow the block that a statement began or ended.
+fn follow_block(session: &mut Session, statement: &Statement, tag: &str) {
+    if matches!(statement, Statement::Commit(_) | Statement::Rollback(_)) {
+        // COMMIT of a failed block answers ROLLBACK.
+        match tag {
+            "COMMIT" => session.settings.commit_block(),
+            _ => session.settings.roll_back_block(),
+        }
+    }
+    // Also after AND CHAIN.
+    if session.transaction != TransactionStatus::Idle {
+        session.settings.begin_block();
+    }
+}

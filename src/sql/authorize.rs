@@ -1,0 +1,182 @@
+//! The privilege check. Its proof, [`Authorized`], is what executes.
+//!
+//! What a plan needs is listed here, for every kind of plan and without a
+//! catch-all, and decided by `lancegate-auth` over the grants of this moment.
+//! Queries need SELECT on everything that they were bound to, wherever in the
+//! statement it stands.
+
+use std::ops::Deref;
+
+use lancegate_auth::{Decision, Grants, Missing, Object, Principal, Privilege, Requirement, UserName, decide};
+use lancegate_catalog::{Table, TableName};
+
+use crate::error::{Result, SqlError};
+use crate::exec::Engine;
+use crate::sql::plan::query::{QueryPlan, Read};
+use crate::sql::plan::{DatabasePlan, Plan};
+use crate::sql::resolve::{BoundTable, object_of};
+use crate::sqlstate::SqlState;
+
+/// A value that the caller may act on. Only [`authorize`] makes one.
+#[derive(Debug, Clone)]
+pub struct Authorized<T>(T);
+
+impl<T> Deref for Authorized<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// One thing that a plan needs.
+#[derive(Debug, Clone)]
+struct Need {
+    requirement: Requirement,
+    on_behalf_of: Option<UserName>,
+}
+
+/// Checks the privileges that `plan` needs.
+///
+/// # Errors
+/// 42501; 42P01 where the caller may not know that a relation exists.
+pub(crate) async fn authorize(engine: &Engine, principal: &Principal, plan: Plan) -> Result<Authorized<Plan>> {
+    let grants = engine.catalog().grants().await?;
+    for need in needs(&plan) {
+        match &need.on_behalf_of {
+            None => ensure(principal, &grants, &need.requirement)?,
+            Some(owner) => {
+                let owner = engine.principal(owner.clone()).await?;
+                ensure(&owner, &grants, &need.requirement)?;
+            }
+        }
+    }
+    Ok(Authorized(plan))
+}
+
+/// Checks one requirement of a caller.
+///
+/// # Errors
+/// As [`authorize`].
+pub(crate) fn ensure(principal: &Principal, grants: &Grants, requirement: &Requirement) -> Result<()> {
+    match decide(principal, grants, requirement) {
+        Decision::Allowed => Ok(()),
+        Decision::Denied(missing) => Err(denied(requirement, &missing)),
+    }
+}
+
+fn denied(requirement: &Requirement, missing: &Missing) -> SqlError {
+    let Requirement { privilege, object } = requirement;
+    let relation = matches!(object, Object::Table { .. } | Object::View { .. } | Object::MaterializedView { .. });
+    if missing.object != *object && relation && *privilege == Privilege::Select {
+        // The way to it is closed: whether it exists must not show.
+        let message = format!("relation \"{}\" does not exist", object.name());
+        return SqlError::new(SqlState::UNDEFINED_TABLE, message);
+    }
+    let kind = missing.object.kind().as_str();
+    let name = missing.object.name();
+    match missing.privilege {
+        Privilege::Ownership => {
+            SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("must be owner of {kind} {name}"))
+        }
+        Privilege::CreateDatabase => {
+            SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied to create database")
+        }
+        other => SqlError::permission_denied(kind, &name)
+            .detail(format!("It takes {} on {kind} {name}.", other.as_sql())),
+    }
+}
+
+fn needs(plan: &Plan) -> Vec<Need> {
+    match plan {
+        Plan::Query(query) => reads(&query.reads),
+        Plan::Explain(explain) => needs(&explain.plan),
+        Plan::Insert(insert) => with(own(Privilege::Insert, &insert.table), &insert.source),
+        Plan::Update(update) => with(own(Privilege::Update, &update.table), &update.rows),
+        Plan::Delete(delete) => {
+            let own = own(Privilege::Delete, &delete.table);
+            match &delete.rows {
+                Some((rows, _)) => with(own, rows),
+                None => vec![own],
+            }
+        }
+        Plan::Truncate(truncate) => truncate.tables.iter().map(|table| own(Privilege::Ownership, table)).collect(),
+        Plan::CreateTable(create) => vec![create_in(Privilege::CreateTable, &create.name)],
+        Plan::CreateTableAs(create) => with(create_in(Privilege::CreateTable, &create.name), &create.source),
+        Plan::DropTable(drop) => drop.tables.iter().map(owned).collect(),
+        Plan::AlterTable(alter) => alter.table.iter().map(|table| owned(&table.record)).collect(),
+        Plan::CreateView(create) => {
+            let mut needs = with(create_in(Privilege::CreateView, &create.name), &create.query);
+            needs.extend(create.replaces.iter().map(owned));
+            needs
+        }
+        Plan::DropView(drop) => drop.views.iter().map(owned).collect(),
+        Plan::Database(database) => of_database(database),
+        Plan::Grant(grant) => plain(grant.requirements()),
+        Plan::User(user) => plain(user.requirements()),
+        Plan::Listing(listing) => plain(listing.requirements()),
+        // SET, SHOW, BEGIN and their kin act on the caller's own session.
+        Plan::Session(_) => Vec::new(),
+        Plan::RefreshColumn(refresh) => plain(refresh.requirements()),
+        Plan::ExplainRefresh(explain) => plain(explain.refresh.requirements()),
+        Plan::Jobs(jobs) => plain(jobs.requirements.clone()),
+    }
+}
+
+fn of_database(plan: &DatabasePlan) -> Vec<Need> {
+    let namespace = |database: &String, path: &[String]| Object::Namespace {
+        database: database.clone(),
+        path: path.to_vec(),
+    };
+    match plan {
+        DatabasePlan::CreateDatabase { name: _, if_not_exists: _, schema: _ } => {
+            plain(vec![Requirement::new(Privilege::CreateDatabase, Object::System)])
+        }
+        DatabasePlan::DropDatabase { name, cascade: _, missing } => match missing {
+            true => Vec::new(),
+            false => plain(vec![Requirement::new(Privilege::Ownership, Object::Database(name.clone()))]),
+        },
+        DatabasePlan::CreateSchema { database, parent, path: _, if_not_exists: _, properties: _ } => {
+            let parent = match parent.as_slice() {
+                [] => Object::Database(database.clone()),
+                parent => namespace(database, parent),
+            };
+            plain(vec![Requirement::new(Privilege::CreateNamespace, parent)])
+        }
+        DatabasePlan::AlterSchema { database, path, properties: _ } => {
+            plain(vec![Requirement::new(Privilege::Ownership, namespace(database, path))])
+        }
+        DatabasePlan::DropSchemas { schemas } => {
+            let owned = |(database, path): &(String, Vec<String>)| {
+                Requirement::new(Privilege::Ownership, namespace(database, path))
+            };
+            plain(schemas.iter().map(owned).collect())
+        }
+    }
+}
+
+fn own(privilege: Privilege, table: &BoundTable) -> Need {
+    Need { requirement: Requirement::new(privilege, table.object()), on_behalf_of: None }
+}
+
+fn owned(record: &Table) -> Need {
+    Need { requirement: Requirement::new(Privilege::Ownership, object_of(record)), on_behalf_of: None }
+}
+
+fn create_in(privilege: Privilege, name: &TableName) -> Need {
+    let object = Object::Namespace { database: name.database.clone(), path: name.namespace.clone() };
+    Need { requirement: Requirement::new(privilege, object), on_behalf_of: None }
+}
+
+fn with(first: Need, query: &QueryPlan) -> Vec<Need> {
+    std::iter::once(first).chain(reads(&query.reads)).collect()
+}
+
+fn reads(reads: &[Read]) -> Vec<Need> {
+    let need = |read: &Read| Need { requirement: read.requirement.clone(), on_behalf_of: read.on_behalf_of.clone() };
+    reads.iter().map(need).collect()
+}
+
+fn plain(requirements: Vec<Requirement>) -> Vec<Need> {
+    requirements.into_iter().map(|requirement| Need { requirement, on_behalf_of: None }).collect()
+}

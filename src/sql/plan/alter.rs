@@ -1,0 +1,272 @@
+//! ALTER TABLE: columns added, dropped, renamed, retyped; computed columns declared.
+
+use arrow::datatypes::{DataType, Field, Schema};
+use lancegate_catalog::TableName;
+use lancegate_sql::ast::{self, AlterOperation};
+
+use super::dml::no_column;
+use super::tables::ensure_columns;
+use super::{Plan, Planner};
+use crate::error::{Result, SqlError};
+use crate::refresh::expression;
+use crate::sql::resolve::{BoundTable, ensure_object_name, no_relation};
+use crate::sql::types;
+use crate::sqlstate::SqlState;
+use crate::storage::computed::{self, Declaration};
+use crate::storage::provider;
+
+/// A bound ALTER TABLE.
+#[derive(Debug, Clone)]
+pub struct AlterTablePlan {
+    /// The table; `None` if IF EXISTS passes over it.
+    pub table: Option<BoundTable>,
+    /// The changes in order.
+    pub actions: Vec<AlterAction>,
+}
+
+/// One change of a table.
+#[derive(Debug, Clone)]
+pub enum AlterAction {
+    /// Declares computed columns, empty until they are refreshed.
+    Declare(Vec<Declaration>),
+    /// Adds empty columns.
+    AddColumns(Vec<Field>),
+    /// Drops columns.
+    DropColumns(Vec<String>),
+    /// Renames a column.
+    RenameColumn {
+        /// The present name.
+        from: String,
+        /// The new one.
+        to: String,
+    },
+    /// Changes the type of a column.
+    AlterType {
+        /// The column.
+        column: String,
+        /// The new type.
+        data_type: DataType,
+    },
+    /// Changes the automatic refresh of a computed column.
+    SetAutoRefresh {
+        /// The column.
+        column: String,
+        /// Whether it is refreshed by itself.
+        enabled: Option<bool>,
+        /// The least seconds between two refreshes.
+        interval_seconds: Option<u64>,
+    },
+    /// Gives the table another name.
+    RenameTable(TableName),
+}
+
+/// The table as the changes bound so far leave it.
+struct Shape {
+    schema: Schema,
+    dropped: Vec<String>,
+}
+
+impl Planner {
+    /// Binds ALTER TABLE.
+    ///
+    /// # Errors
+    /// 42P01, 42701, 42703; 42P17 for an expression that is not immutable;
+    /// 2BP01 for a column that a computed column reads.
+    pub(super) async fn plan_alter_table(&self, alter: &ast::AlterTable) -> Result<Plan> {
+        if self.find(&alter.table).await?.is_none() {
+            if !alter.if_exists {
+                return Err(no_relation(&alter.table));
+            }
+            return Ok(Plan::AlterTable(Box::new(AlterTablePlan { table: None, actions: Vec::new() })));
+        }
+        let table = self.table(&alter.table).await?;
+        let mut shape = Shape { schema: provider::visible_schema(&table.dataset), dropped: Vec::new() };
+        shape.dropped = alter.operations.iter().filter_map(dropped).collect();
+        let mut actions = Vec::new();
+        for operation in &alter.operations {
+            if let Some(action) = self.bind_alteration(&table, operation, &mut shape)? {
+                merge(&mut actions, action);
+            }
+        }
+        Ok(Plan::AlterTable(Box::new(AlterTablePlan { table: Some(table), actions })))
+    }
+
+    fn bind_alteration(
+        &self,
+        table: &BoundTable,
+        operation: &AlterOperation,
+        shape: &mut Shape,
+    ) -> Result<Option<AlterAction>> {
+        Ok(match operation {
+            AlterOperation::AddComputedColumn(add) => self.bind_declaration(table, add, shape)?,
+            AlterOperation::AddColumn(add) => {
+                let name = add.name.as_str();
+                if !shape.ensure_new(name, add.if_not_exists, table.name())? {
+                    return Ok(None);
+                }
+                let field = types::field(name, &add.data_type, true)?;
+                shape.add(field.clone());
+                Some(AlterAction::AddColumns(vec![field]))
+            }
+            AlterOperation::DropColumn(drop) => {
+                let name = drop.name.as_str();
+                if !shape.has(name) {
+                    return if drop.if_exists { Ok(None) } else { Err(no_column(name, table.name())) };
+                }
+                ensure_unread(table, name, "drop", &shape.dropped)?;
+                shape.remove(name);
+                Some(AlterAction::DropColumns(vec![name.to_owned()]))
+            }
+            AlterOperation::RenameColumn(rename) => {
+                let (from, to) = (rename.from.as_str(), rename.to.as_str());
+                let field = shape.field(from, table.name())?;
+                shape.ensure_new(to, false, table.name())?;
+                ensure_unread(table, from, "rename", &[])?;
+                shape.remove(from);
+                shape.add(field.with_name(to));
+                Some(AlterAction::RenameColumn { from: from.to_owned(), to: to.to_owned() })
+            }
+            AlterOperation::AlterColumnType(alter) => {
+                let column = alter.name.as_str();
+                let field = shape.field(column, table.name())?;
+                if alter.using.is_some() {
+                    return Err(SqlError::not_supported("ALTER COLUMN … TYPE … USING is not supported"));
+                }
+                if computed::is_computed(&field) {
+                    let message = format!("cannot alter type of computed column \"{column}\"");
+                    return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
+                        .hint("Drop the column and declare it again."));
+                }
+                ensure_unread(table, column, "alter type of", &[])?;
+                let data_type = types::field(column, &alter.data_type, true)?.data_type().clone();
+                Some(AlterAction::AlterType { column: column.to_owned(), data_type })
+            }
+            AlterOperation::AlterColumnSet(set) => {
+                let column = set.name.as_str();
+                if !computed::is_computed(&shape.field(column, table.name())?) {
+                    let message = format!("column \"{column}\" of table \"{}\" is not a computed column", table.name());
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                        .detail("Only computed columns are refreshed."));
+                }
+                Some(AlterAction::SetAutoRefresh {
+                    column: column.to_owned(),
+                    enabled: set.options.auto_refresh_enabled,
+                    interval_seconds: set.options.auto_refresh_interval_seconds,
+                })
+            }
+            AlterOperation::RenameTable(name) => {
+                ensure_object_name(name.as_str())?;
+                Some(AlterAction::RenameTable(TableName {
+                    name: name.as_str().to_owned(),
+                    ..table.record.name.clone()
+                }))
+            }
+            AlterOperation::SetUnenforcedPrimaryKey(_) => {
+                return Err(SqlError::not_supported("SET UNENFORCED PRIMARY KEY is not supported yet"));
+            }
+        })
+    }
+
+    fn bind_declaration(
+        &self,
+        table: &BoundTable,
+        add: &ast::AddComputedColumn,
+        shape: &mut Shape,
+    ) -> Result<Option<AlterAction>> {
+        let [name] = add.names.as_slice() else {
+            return Err(SqlError::not_supported("several columns of one Function are not supported yet"));
+        };
+        if add.application.is_some() {
+            return Err(SqlError::not_supported("Function columns are not supported yet"));
+        }
+        let name = name.as_str();
+        if !shape.ensure_new(name, add.if_not_exists, table.name())? {
+            return Ok(None);
+        }
+        ensure_columns(std::iter::once(name))?;
+        let analyzed = expression::analyze(&add.expression.text, &shape.schema)
+            .map_err(|error| SqlError::from(error).at(add.expression.position.get()))?;
+        let data_type = match &add.data_type {
+            Some(declared) => types::field(name, declared, true)?.data_type().clone(),
+            None => types::stored(&analyzed.data_type),
+        };
+        let declaration = Declaration {
+            name: name.to_owned(),
+            data_type: data_type.clone(),
+            expression: add.expression.text.clone(),
+            inputs: analyzed.inputs,
+            auto_refresh_enabled: add.options.auto_refresh_enabled,
+            auto_refresh_interval_seconds: add.options.auto_refresh_interval_seconds,
+        };
+        shape.add(Field::new(name, data_type, true));
+        Ok(Some(AlterAction::Declare(vec![declaration])))
+    }
+}
+
+impl Shape {
+    fn has(&self, name: &str) -> bool {
+        self.schema.field_with_name(name).is_ok()
+    }
+
+    fn field(&self, name: &str, table: &str) -> Result<Field> {
+        self.schema.field_with_name(name).cloned().map_err(|_| no_column(name, table))
+    }
+
+    fn ensure_new(&self, name: &str, if_not_exists: bool, table: &str) -> Result<bool> {
+        if !self.has(name) {
+            ensure_columns(std::iter::once(name))?;
+            return Ok(true);
+        }
+        if if_not_exists {
+            return Ok(false);
+        }
+        let message = format!("column \"{name}\" of relation \"{table}\" already exists");
+        Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message))
+    }
+
+    fn add(&mut self, field: Field) {
+        let mut fields: Vec<Field> = self.fields();
+        fields.push(field);
+        self.schema = Schema::new(fields);
+    }
+
+    fn remove(&mut self, name: &str) {
+        let mut fields = self.fields();
+        fields.retain(|field| field.name() != name);
+        self.schema = Schema::new(fields);
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        self.schema.fields().iter().map(|field| field.as_ref().clone()).collect()
+    }
+}
+
+fn dropped(operation: &AlterOperation) -> Option<String> {
+    match operation {
+        AlterOperation::DropColumn(drop) => Some(drop.name.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+/// Refuses to change a column that a computed column reads, unless that one is
+/// dropped by the same statement.
+fn ensure_unread(table: &BoundTable, column: &str, verb: &str, dropped: &[String]) -> Result<()> {
+    let readers = computed::readers_of(&table.dataset, column)?;
+    let remaining: Vec<&String> = readers.iter().filter(|reader| !dropped.contains(reader)).collect();
+    let [reader, ..] = remaining.as_slice() else { return Ok(()) };
+    let name = table.name();
+    let message = format!("cannot {verb} column {column} of table {name} because other objects depend on it");
+    Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+        .detail(format!("Column {reader} of table {name} is computed from column {column}."))
+        .hint(format!("Drop column {reader} first.")))
+}
+
+/// Changes of one kind that follow each other become one commit.
+fn merge(actions: &mut Vec<AlterAction>, action: AlterAction) {
+    match (actions.last_mut(), action) {
+        (Some(AlterAction::Declare(list)), AlterAction::Declare(more)) => list.extend(more),
+        (Some(AlterAction::AddColumns(list)), AlterAction::AddColumns(more)) => list.extend(more),
+        (Some(AlterAction::DropColumns(list)), AlterAction::DropColumns(more)) => list.extend(more),
+        (_, action) => actions.push(action),
+    }
+}

@@ -1,0 +1,51 @@
+//! Statements that concern the session only: settings, transaction blocks,
+//! channels, upkeep.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use lancegate_sql::ast::{Show, Statement};
+
+use super::{Plan, Planner};
+use crate::error::Result;
+
+/// A statement about the session.
+#[derive(Debug, Clone)]
+pub struct SessionPlan {
+    /// The statement.
+    pub statement: Statement,
+    /// The columns of SHOW.
+    pub schema: Option<SchemaRef>,
+}
+
+impl SessionPlan {
+    /// Returns the columns of the answer, if it has rows.
+    pub fn columns(&self) -> Option<&SchemaRef> {
+        self.schema.as_ref()
+    }
+
+    /// Returns whether the statement may run in a block that an error has ended.
+    pub fn ends_failed_block(&self) -> bool {
+        matches!(self.statement, Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackTo(_))
+    }
+}
+
+impl Planner {
+    /// Binds a statement about the session.
+    ///
+    /// # Errors
+    /// 42704 for SHOW of an unknown parameter.
+    pub(super) fn plan_session(&self, statement: &Statement) -> Result<Plan> {
+        let text = |name: &str| Field::new(name, DataType::Utf8, true);
+        let schema = match statement {
+            Statement::Show(Show::All) => Some(vec![text("name"), text("setting"), text("description")]),
+            Statement::Show(Show::Setting(name)) => {
+                self.caller.settings.get(name)?;
+                Some(vec![text(name)])
+            }
+            _ => None,
+        };
+        let schema = schema.map(|fields| Arc::new(Schema::new(fields)));
+        Ok(Plan::Session(Box::new(SessionPlan { statement: statement.clone(), schema })))
+    }
+}

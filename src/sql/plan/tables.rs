@@ -1,0 +1,193 @@
+//! CREATE TABLE, CREATE TABLE AS, DROP TABLE.
+
+use std::collections::HashSet;
+
+use arrow::datatypes::{Field, Schema};
+use lancegate_catalog::{Table, TableKind, TableName};
+use lancegate_sql::ast::{self, DropBehavior};
+use sqlparser::ast::{ColumnOption, ColumnDef, Statement as Native};
+
+use super::query::QueryPlan;
+use super::{Plan, Planner};
+use crate::error::{Result, SqlError};
+use crate::sql::resolve::no_relation;
+use crate::sql::types;
+use crate::sqlstate::SqlState;
+use crate::storage::provider::is_system_column;
+
+/// A bound CREATE TABLE.
+#[derive(Debug, Clone)]
+pub struct CreateTablePlan {
+    /// The new name.
+    pub name: TableName,
+    /// The columns.
+    pub schema: Schema,
+    /// Whether an existing table is no error.
+    pub if_not_exists: bool,
+    /// Expressions of generated columns, declared right after.
+    pub generated: Vec<(String, String)>,
+}
+
+/// A bound CREATE TABLE AS.
+#[derive(Debug, Clone)]
+pub struct CreateTableAsPlan {
+    /// The new name.
+    pub name: TableName,
+    /// The rows.
+    pub source: QueryPlan,
+    /// The columns.
+    pub schema: Schema,
+    /// Whether an existing table is no error.
+    pub if_not_exists: bool,
+    /// False after WITH NO DATA.
+    pub with_data: bool,
+}
+
+/// A bound DROP TABLE.
+#[derive(Debug, Clone)]
+pub struct DropTablePlan {
+    /// The tables that exist.
+    pub tables: Vec<Table>,
+    /// Names that IF EXISTS passed over.
+    pub missing: Vec<String>,
+}
+
+impl Planner {
+    /// Binds CREATE TABLE.
+    ///
+    /// # Errors
+    /// 3F000, 42701, 42704, 0A000 for constraints that are not kept.
+    pub(super) async fn plan_create_table(&self, create: &ast::CreateTable) -> Result<Plan> {
+        if create.temporary() {
+            return Err(SqlError::not_supported("temporary tables are not supported yet"));
+        }
+        let name = self.creation_name(&create.table).await?;
+        let mut fields = Vec::new();
+        let mut generated = Vec::new();
+        for column in create.columns() {
+            let (field, expression) = column_field(column)?;
+            match expression {
+                Some(expression) => generated.push((field.name().clone(), expression)),
+                None => fields.push(field),
+            }
+        }
+        ensure_columns(fields.iter().map(|field| field.name().as_str()))?;
+        if fields.is_empty() {
+            return Err(SqlError::not_supported("tables must have at least one stored column"));
+        }
+        if !create.native.constraints.is_empty() {
+            return Err(SqlError::not_supported("table constraints are not supported")
+                .hint("Lance enforces no constraint but NOT NULL."));
+        }
+        let plan =
+            CreateTablePlan { name, schema: Schema::new(fields), if_not_exists: create.if_not_exists(), generated };
+        Ok(Plan::CreateTable(Box::new(plan)))
+    }
+
+    /// Binds CREATE TABLE AS.
+    ///
+    /// # Errors
+    /// As CREATE TABLE and SELECT.
+    pub(super) async fn plan_create_table_as(&self, create: &ast::CreateTableAs) -> Result<Plan> {
+        if create.native.temporary {
+            return Err(SqlError::not_supported("temporary tables are not supported yet"));
+        }
+        let name = self.creation_name(&create.table).await?;
+        let query = create.native.query.clone().ok_or_else(|| SqlError::internal("CREATE TABLE AS has no query"))?;
+        let source = self.bind_query(Native::Query(query)).await?;
+        let names: Vec<&str> = create.native.columns.iter().map(|column| column.name.value.as_str()).collect();
+        if names.len() > source.columns.fields().len() {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
+        }
+        let fields: Vec<Field> = source
+            .columns
+            .fields()
+            .iter()
+            .enumerate()
+            .map(|(index, field)| {
+                let name = names.get(index).copied().unwrap_or(field.name());
+                let data_type = types::stored(field.data_type());
+                Field::new(name, data_type, true)
+            })
+            .collect();
+        ensure_columns(fields.iter().map(|field| field.name().as_str()))?;
+        Ok(Plan::CreateTableAs(Box::new(CreateTableAsPlan {
+            name,
+            source,
+            schema: Schema::new(fields),
+            if_not_exists: create.native.if_not_exists,
+            with_data: create.with_data,
+        })))
+    }
+
+    /// Binds DROP TABLE.
+    ///
+    /// # Errors
+    /// 42P01, 42809 for a view.
+    pub(super) async fn plan_drop_table(&self, drop: &ast::DropTable) -> Result<Plan> {
+        if drop.behavior == Some(DropBehavior::Cascade) {
+            tracing::debug!("DROP TABLE CASCADE drops nothing else: views are not tracked as dependants");
+        }
+        let mut plan = DropTablePlan { tables: Vec::new(), missing: Vec::new() };
+        for name in &drop.tables {
+            match self.find(name).await? {
+                Some(record) if record.kind == TableKind::Table => plan.tables.push(record),
+                Some(_) => {
+                    let message = format!("\"{}\" is not a table", name.name);
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                        .hint("Use DROP VIEW to remove a view."));
+                }
+                None if drop.if_exists => plan.missing.push(name.name.clone()),
+                None => {
+                    let mut error = no_relation(name);
+                    error.message = format!("table \"{}\" does not exist", name.name);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Plan::DropTable(Box::new(plan)))
+    }
+}
+
+/// Refuses names that occur twice or that Lance keeps for itself.
+///
+/// # Errors
+/// 42701, 42602.
+pub(crate) fn ensure_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        if is_system_column(name) {
+            let message = format!("column name \"{name}\" conflicts with a system column name");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        if name.is_empty() || name.contains('.') || name == "?column?" {
+            return Err(SqlError::new(SqlState::INVALID_NAME, format!("invalid column name \"{name}\""))
+                .hint("Give the column a name with AS."));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the field of a column definition, and the expression of a generated one.
+fn column_field(column: &ColumnDef) -> Result<(Field, Option<String>)> {
+    let name = lancegate_sql::Ident::from_native(&column.name).into_string();
+    let mut nullable = true;
+    let mut generated = None;
+    for option in &column.options {
+        match &option.option {
+            ColumnOption::NotNull => nullable = false,
+            ColumnOption::Null => nullable = true,
+            ColumnOption::Comment(_) => {}
+            ColumnOption::Generated { generation_expr: Some(expr), .. } => generated = Some(expr.to_string()),
+            other => {
+                return Err(SqlError::not_supported(format!("column option {other} is not supported"))
+                    .hint("Lance keeps no constraint but NOT NULL, and no default but NULL."));
+            }
+        }
+    }
+    Ok((types::field(&name, &column.data_type, nullable)?, generated))
+}

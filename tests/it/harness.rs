@@ -1,0 +1,314 @@
+//! Starts gateways as processes and talks to them as clients do.
+
+#![allow(dead_code, reason = "each area of tests uses its own part")]
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The program under test.
+pub(crate) const LANCEGATE: &str = env!("CARGO_BIN_EXE_lancegate");
+/// The password of user `lancegate` in every gateway that the harness starts.
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
+
+/// A start or stop that takes longer has hung.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Returns the program with an environment that has none of our variables.
+pub(crate) fn lancegate<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(LANCEGATE);
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"LANCEGATE_"))
+    {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
+    lancegate(arguments).output().unwrap()
+}
+
+/// Returns standard output and standard error as one text.
+pub(crate) fn text(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// A gateway process; killed when it is dropped.
+pub(crate) struct Gateway {
+    child: Child,
+    pg: SocketAddr,
+    http: SocketAddr,
+    folder: Folder,
+}
+
+/// Where a gateway's files are.
+struct Folder {
+    /// Configuration, log and ports; removed at the end.
+    own: TempDir,
+    data: PathBuf,
+}
+
+impl Gateway {
+    /// Starts a gateway with the defaults in a fresh folder.
+    pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts a gateway with a piece of TOML, which may name any key but the
+    /// data folder and the two ports.
+    pub(crate) fn start_with(config: &str) -> Self {
+        let own = tempfile::tempdir().unwrap();
+        let data = own.path().join("data");
+        Self::launch(Folder { own, data }, config)
+    }
+
+    /// Starts a gateway on a data folder that goes on to exist.
+    pub(crate) fn start_in(data: &Path) -> Self {
+        Self::launch(
+            Folder {
+                own: tempfile::tempdir().unwrap(),
+                data: data.to_owned(),
+            },
+            "",
+        )
+    }
+
+    fn launch(folder: Folder, config: &str) -> Self {
+        fs::write(folder.config(), config).unwrap();
+        let (child, pg, http) = spawn(&folder);
+        Self {
+            child,
+            pg,
+            http,
+            folder,
+        }
+    }
+
+    /// Returns where PostgreSQL clients connect.
+    pub(crate) fn pg_addr(&self) -> SocketAddr {
+        self.pg
+    }
+
+    /// Returns the address of a path over HTTP.
+    pub(crate) fn http_url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.http)
+    }
+
+    /// Returns the password of user `lancegate`.
+    pub(crate) fn password(&self) -> &'static str {
+        PASSWORD
+    }
+
+    /// Returns the data folder.
+    pub(crate) fn data(&self) -> &Path {
+        &self.folder.data
+    }
+
+    /// Returns what the gateway has written to standard error.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.log()).unwrap_or_default()
+    }
+
+    /// Connects as user `lancegate`.
+    pub(crate) async fn connect(&self) -> tokio_postgres::Client {
+        self.connect_as("lancegate", PASSWORD).await.unwrap()
+    }
+
+    /// Connects to database `lancegate` as another user.
+    pub(crate) async fn connect_as(
+        &self,
+        user: &str,
+        password: &str,
+    ) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+        let mut config = tokio_postgres::Config::new();
+        config.host(self.pg.ip().to_string()).port(self.pg.port());
+        config
+            .user(user)
+            .password(password)
+            .dbname("lancegate")
+            .connect_timeout(DEADLINE);
+        let (client, connection) = config.connect(tokio_postgres::NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    /// Runs one `psql` with these statements, unaligned and without headings.
+    pub(crate) fn psql(&self, sql: &str) -> Output {
+        self.psql_with(&["-A", "-t", "-c", sql])
+    }
+
+    /// Runs `psql` with these arguments as user `lancegate`.
+    pub(crate) fn psql_with(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new("psql");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
+            command.env_remove(name);
+        }
+        command.args([
+            "-X",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-U",
+            "lancegate",
+            "-d",
+            "lancegate",
+        ]);
+        command.args(["-h", &self.pg.ip().to_string(), "-p", &self.pg.port().to_string()]);
+        command
+            .args(arguments)
+            .env("PGPASSWORD", PASSWORD)
+            .env("PGCONNECT_TIMEOUT", "30")
+            .stdin(Stdio::null());
+        command
+            .output()
+            .unwrap_or_else(|error| panic!("psql cannot be started ({error}); `make test` installs it"))
+    }
+
+    /// Kills the process as a crash would.
+    pub(crate) fn kill9(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts the gateway again on the same data, on other ports; kills it first if it still runs.
+    pub(crate) fn restart(&mut self) {
+        self.kill9();
+        (self.child, self.pg, self.http) = spawn(&self.folder);
+    }
+
+    /// Asks the gateway to stop and returns how it ended.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        wait(&mut self.child)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of the gateway ---\n{}", self.log());
+        }
+    }
+}
+
+impl Folder {
+    fn config(&self) -> PathBuf {
+        self.own.path().join("lancegate.toml")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.own.path().join("stderr.log")
+    }
+
+    fn ports(&self) -> PathBuf {
+        self.own.path().join("ports")
+    }
+}
+
+fn spawn(folder: &Folder) -> (Child, SocketAddr, SocketAddr) {
+    let _ = fs::remove_file(folder.ports());
+    let mut child = lancegate([
+        "serve",
+        "--pg-listen",
+        "127.0.0.1:0",
+        "--http-listen",
+        "127.0.0.1:0",
+    ])
+    .args([OsStr::new("--data"), folder.data.as_os_str()])
+    .args([OsStr::new("--config"), folder.config().as_os_str()])
+    .args([OsStr::new("--ports-file"), folder.ports().as_os_str()])
+    .env("LANCEGATE_PASSWORD", PASSWORD)
+    .stdout(Stdio::piped())
+    .stderr(
+        File::options()
+            .create(true)
+            .append(true)
+            .open(folder.log())
+            .unwrap(),
+    )
+    .spawn()
+    .unwrap();
+    let ready = first_line(&mut child);
+    let log = || fs::read_to_string(folder.log()).unwrap_or_default();
+    assert!(
+        ready.contains("is ready"),
+        "the gateway did not start: {ready:?}\n{}",
+        log()
+    );
+    let ports = fs::read_to_string(folder.ports()).unwrap();
+    (child, port(&ports, "pg="), port(&ports, "http="))
+}
+
+/// Waits for the first line of standard output; an empty text is its end.
+pub(crate) fn first_line(child: &mut Child) -> String {
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _ = out.read_line(&mut line);
+        let _ = tell.send(line);
+        // Keeps the pipe open and empty until the process ends.
+        let _ = std::io::copy(&mut out, &mut std::io::sink());
+    });
+    told.recv_timeout(DEADLINE).unwrap_or_else(|_| {
+        let _ = child.kill();
+        panic!("no first line within {DEADLINE:?}")
+    })
+}
+
+fn port(ports: &str, prefix: &str) -> SocketAddr {
+    let found = ports
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix(prefix));
+    found
+        .unwrap_or_else(|| panic!("no {prefix} in {ports:?}"))
+        .parse()
+        .unwrap()
+}
+
+/// Waits for the end of a process, at most for [`DEADLINE`].
+pub(crate) fn wait(child: &mut Child) -> ExitStatus {
+    let until = Instant::now() + DEADLINE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        assert!(
+            Instant::now() < until,
+            "the process did not end within {DEADLINE:?}"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Returns the Python that has the packages of `tests/requirements.txt`.
+pub(crate) fn python() -> Command {
+    let python = std::env::var_os("LANCEGATE_TEST_PYTHON").unwrap_or_else(|| {
+        panic!("LANCEGATE_TEST_PYTHON is not set; `make test` makes the environment and sets it")
+    });
+    let mut command = Command::new(python);
+    command.stdin(Stdio::null());
+    command
+}
