@@ -42,6 +42,7 @@ pub(crate) mod refresh;
 pub(crate) mod rewrite_rows;
 pub(crate) mod runtime;
 pub(crate) mod session;
+pub(crate) mod show;
 pub(crate) mod tables;
 pub(crate) mod users;
 pub(crate) mod views;
