@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::{ViewTable, provider_as_source};
@@ -282,6 +282,27 @@ impl Planner {
             (Some(lancegate_sql::Statement::Query(query)), true) => Ok(*query),
             _ => Err(SqlError::internal(format!("the stored text of view {} is not a query", record.name))),
         }
+    }
+
+    /// Returns the planner of a system relation, for the columns of views.
+    pub(crate) fn system(context: &SystemContext) -> Self {
+        Self {
+            engine: context.engine.clone(),
+            caller: Arc::clone(&context.caller),
+            text: Arc::from(""),
+            declared: Arc::from([]),
+        }
+    }
+
+    /// Returns the columns of a view.
+    ///
+    /// # Errors
+    /// If its query does not bind any more.
+    pub(crate) async fn view_columns(&self, record: &Table) -> Result<Vec<Field>> {
+        let text = record.definition.clone().unwrap_or_default();
+        let query = self.view_query(record, &text)?;
+        let plan = Box::pin(self.for_view(record).bind(query, &Scope::default())).await?;
+        Ok(plan.columns.fields().iter().map(|field| field.as_ref().clone()).collect())
     }
 
     /// Names in a view are looked up where the view is, not where the caller is.
