@@ -13,7 +13,7 @@ use datafusion::logical_expr::{LogicalPlan, TableSource};
 use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use futures::future::BoxFuture;
 use lance::Dataset;
-use lancegate_auth::{Object, Privilege, Requirement, UserName};
+use lancegate_auth::{Privilege, Requirement, UserName};
 use lancegate_catalog::{Table, TableKind};
 use lancegate_sql::ObjectName;
 use sqlparser::ast::{Spanned, Statement as Native};
@@ -418,9 +418,4 @@ fn reference(name: &ObjectName) -> TableReference {
 /// Returns a provider over rows that are there already.
 pub(crate) fn memory_table(batch: arrow::array::RecordBatch) -> Result<Arc<dyn TableProvider>> {
     Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
-}
-
-/// Returns whether a plan reads something that only its owner may see.
-pub(crate) fn objects(reads: &[Read]) -> impl Iterator<Item = &Object> {
-    reads.iter().map(|read| &read.requirement.object)
 }

@@ -171,20 +171,20 @@ pub(super) fn pg_attribute(objects: &Objects) -> Result<RecordBatch> {
 fn attribute(relation: i32, number: usize, field: &Field) -> Vec<ScalarValue> {
     let pg = types::pg_type(field);
     let oid = i32::try_from(pg.oid).unwrap_or(25);
-    let fixed = pg.len > 0;
+    let fixed = pg.typlen > 0;
     let generated = generation(field).is_some();
     let array = types::element_of(pg.oid).is_some();
     vec![
         int(relation),
         text(field.name()),
         int(oid),
-        ScalarValue::Int16(Some(pg.len)),
+        ScalarValue::Int16(Some(pg.typlen)),
         small(number),
         int(-1),
         int(-1),
         small(usize::from(array)),
-        boolean(fixed && pg.len <= 8),
-        text(if pg.len == 8 { "d" } else { "i" }),
+        boolean(fixed && pg.typlen <= 8),
+        text(if pg.typlen == 8 { "d" } else { "i" }),
         text(if fixed { "p" } else { "x" }),
         text(""),
         boolean(!field.is_nullable()),
