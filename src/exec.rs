@@ -42,6 +42,7 @@ pub(crate) mod refresh;
 pub(crate) mod rewrite_rows;
 pub(crate) mod runtime;
 pub(crate) mod session;
+pub(crate) mod show;
 pub(crate) mod tables;
 pub(crate) mod users;
 pub(crate) mod views;
@@ -214,7 +215,7 @@ impl Engine {
         let statement = statement.clone();
         // Binding recurses with the depth of the statement; the query threads
         // have the stack for it.
-        self.runtime().run(async move { planner.plan(&statement).await }).await
+        self.runtime().run(async move { Box::pin(planner.plan(&statement)).await }).await
     }
 
     /// Checks the privileges of the caller.
@@ -223,7 +224,7 @@ impl Engine {
     /// 42501, or what an unknown object answers where the caller may not know
     /// that the object exists.
     pub async fn authorize(&self, session: &Session, plan: Plan) -> Result<Authorized<Plan>> {
-        authorize::authorize(self, &session.principal, plan).await
+        Box::pin(authorize::authorize(self, &session.principal, plan)).await
     }
 
     /// Executes a plan. `parameters` are the values of `$1`, `$2`, … in order.
@@ -240,27 +241,28 @@ impl Engine {
         ctx: &StatementContext,
     ) -> Result<Outcome> {
         ensure_runnable(session, plan)?;
+        // Boxed, because the futures of all statements together are large.
         match &**plan {
-            Plan::Query(query) => query::select(self, session, query, parameters, ctx).await,
-            Plan::Explain(explain) => explain::explain(self, session, explain, parameters, ctx).await,
-            Plan::Insert(insert) => dml::insert(self, session, insert, parameters, ctx).await,
-            Plan::Update(update) => dml::update(self, session, update, parameters, ctx).await,
-            Plan::Delete(delete) => dml::delete(self, session, delete, parameters, ctx).await,
-            Plan::Truncate(truncate) => dml::truncate(self, session, truncate, ctx).await,
-            Plan::CreateTable(create) => tables::create(self, session, create).await,
-            Plan::CreateTableAs(create) => tables::create_as(self, session, create, parameters, ctx).await,
-            Plan::DropTable(drop) => tables::drop(self, session, drop).await,
-            Plan::AlterTable(alter) => alter::alter(self, session, alter).await,
-            Plan::CreateView(create) => views::create(self, session, create).await,
-            Plan::DropView(drop) => views::drop(self, session, drop).await,
-            Plan::Database(database) => databases::run(self, session, database).await,
-            Plan::Grant(grant) => grants::run(self, session, grant).await,
-            Plan::User(user) => users::run(self, session, user).await,
-            Plan::Listing(listing) => listing::run(self, session, listing).await,
-            Plan::Session(statement) => session::run(self, session, statement).await,
-            Plan::RefreshColumn(plan) => refresh::refresh(self, session, plan, ctx).await,
-            Plan::ExplainRefresh(plan) => refresh::explain(self, session, plan, ctx).await,
-            Plan::Jobs(plan) => jobs::run(self, session, plan, ctx).await,
+            Plan::Query(query) => Box::pin(query::select(self, session, query, parameters, ctx)).await,
+            Plan::Explain(explain) => Box::pin(explain::explain(self, session, explain, parameters, ctx)).await,
+            Plan::Insert(insert) => Box::pin(dml::insert(self, session, insert, parameters, ctx)).await,
+            Plan::Update(update) => Box::pin(dml::update(self, session, update, parameters, ctx)).await,
+            Plan::Delete(delete) => Box::pin(dml::delete(self, session, delete, parameters, ctx)).await,
+            Plan::Truncate(truncate) => Box::pin(dml::truncate(self, session, truncate, ctx)).await,
+            Plan::CreateTable(create) => Box::pin(tables::create(self, session, create)).await,
+            Plan::CreateTableAs(create) => Box::pin(tables::create_as(self, session, create, parameters, ctx)).await,
+            Plan::DropTable(drop) => Box::pin(tables::drop(self, session, drop)).await,
+            Plan::AlterTable(alter) => Box::pin(alter::alter(self, session, alter)).await,
+            Plan::CreateView(create) => Box::pin(views::create(self, session, create)).await,
+            Plan::DropView(drop) => Box::pin(views::drop(self, session, drop)).await,
+            Plan::Database(database) => Box::pin(databases::run(self, session, database)).await,
+            Plan::Grant(grant) => Box::pin(grants::run(self, session, grant)).await,
+            Plan::User(user) => Box::pin(users::run(self, session, user)).await,
+            Plan::Listing(listing) => Box::pin(listing::run(self, session, listing)).await,
+            Plan::Session(statement) => Box::pin(session::run(self, session, statement)).await,
+            Plan::RefreshColumn(plan) => Box::pin(refresh::refresh(self, session, plan, ctx)).await,
+            Plan::ExplainRefresh(plan) => Box::pin(refresh::explain(self, session, plan, ctx)).await,
+            Plan::Jobs(plan) => Box::pin(jobs::run(self, session, plan, ctx)).await,
         }
     }
 
@@ -269,8 +271,8 @@ impl Engine {
     /// # Errors
     /// If the metadata store fails.
     pub async fn principal(&self, user: lancegate_auth::UserName) -> Result<lancegate_auth::Principal> {
-        let grants = self.catalog().grants().await?;
-        Ok(authorize::principal(user, &grants))
+        let roles = self.catalog().roles_of(&user).await?;
+        Ok(lancegate_auth::Principal { roles, ..lancegate_auth::Principal::user(user) })
     }
 
     /// Returns whether the caller may do something, for callers that show less
@@ -284,7 +286,7 @@ impl Engine {
         privilege: Privilege,
         object: lancegate_auth::Object,
     ) -> Result<bool> {
-        let grants = authorize::typed(&*self.catalog().grants().await?);
+        let grants = self.catalog().grants().await?;
         let requirement = lancegate_auth::Requirement::new(privilege, object);
         Ok(lancegate_auth::decide(principal, &grants, &requirement).allowed())
     }

@@ -5,7 +5,6 @@
 
 pub mod authorize;
 pub mod caller;
-pub mod expression;
 pub mod functions;
 pub mod labels;
 pub mod parameters;

@@ -18,6 +18,8 @@ use object_store::ObjectStoreExt as _;
 pub mod commit;
 pub mod computed;
 pub mod durable;
+pub mod provider;
+pub mod scan;
 pub mod signature;
 
 /// Memory that decoded indexes and metadata of all tables share, in bytes.

@@ -10,6 +10,10 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
 use lancegate_auth::Requirement;
 
 use crate::error::Result;
@@ -68,4 +72,42 @@ pub fn relations() -> Vec<Arc<dyn SystemRelation>> {
         Arc::new(job_splits::JobSplits),
         Arc::new(gpu_classes::GpuClasses),
     ]
+}
+
+/// A relation of `system.public` as a table: its rows are made when it is read.
+#[derive(Debug)]
+pub(crate) struct LazyRelation {
+    relation: Arc<dyn SystemRelation>,
+    context: SystemContext,
+}
+
+impl LazyRelation {
+    /// Returns the table of a relation for one caller.
+    pub(crate) fn new(relation: Arc<dyn SystemRelation>, context: SystemContext) -> Self {
+        Self { relation, context }
+    }
+}
+
+#[async_trait]
+impl TableProvider for LazyRelation {
+    fn schema(&self) -> SchemaRef {
+        self.relation.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
+        let rows = self.relation.rows(&self.context, limit.filter(|_| filters.is_empty())).await;
+        let rows = rows.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let table = MemTable::try_new(rows.schema(), vec![vec![rows]])?;
+        table.scan(state, projection, filters, limit).await
+    }
 }

@@ -20,7 +20,7 @@ use lance::Dataset;
 use lance::dataset::transaction::{Operation, Transaction, UpdateMode};
 use lance::dataset::{CommitBuilder, InsertBuilder, WriteMode, WriteParams};
 use lance_core::datatypes::Field as LanceField;
-use lance_core::utils::mask::RowAddrTreeMap;
+use lance::dataset::scanner::RowAddrTreeMap;
 use lance_table::format::{Fragment, RowIdMeta};
 use lance_table::rowids::{RowIdSequence, rechunk_sequences, write_row_ids};
 use roaring::RoaringTreemap;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::{ViewTable, provider_as_source};
@@ -13,7 +13,7 @@ use datafusion::logical_expr::{LogicalPlan, TableSource};
 use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use futures::future::BoxFuture;
 use lance::Dataset;
-use lancegate_auth::{Object, Privilege, Requirement, UserName};
+use lancegate_auth::{Privilege, Requirement, UserName};
 use lancegate_catalog::{Table, TableKind};
 use lancegate_sql::ObjectName;
 use sqlparser::ast::{Spanned, Statement as Native};
@@ -108,6 +108,7 @@ impl Planner {
         rewrite::postgres(&mut statement);
         let columns = rewrite::system_columns(&statement);
         let mut state = functions::statement_state(self.engine.state(), &self.caller);
+        system::functions::register(&mut state, &self.system_context());
         let loaded = self.load_relations(&state, &statement, &columns, scope).await?;
         if !columns.is_empty() {
             let is_table = |name: &sqlparser::ast::ObjectName| {
@@ -283,6 +284,27 @@ impl Planner {
         }
     }
 
+    /// Returns the planner of a system relation, for the columns of views.
+    pub(crate) fn system(context: &SystemContext) -> Self {
+        Self {
+            engine: context.engine.clone(),
+            caller: Arc::clone(&context.caller),
+            text: Arc::from(""),
+            declared: Arc::from([]),
+        }
+    }
+
+    /// Returns the columns of a view.
+    ///
+    /// # Errors
+    /// If its query does not bind any more.
+    pub(crate) async fn view_columns(&self, record: &Table) -> Result<Vec<Field>> {
+        let text = record.definition.clone().unwrap_or_default();
+        let query = self.view_query(record, &text)?;
+        let plan = Box::pin(self.for_view(record).bind(query, &Scope::default())).await?;
+        Ok(plan.columns.fields().iter().map(|field| field.as_ref().clone()).collect())
+    }
+
     /// Names in a view are looked up where the view is, not where the caller is.
     fn for_view(&self, record: &Table) -> Self {
         let mut caller = self.caller.as_ref().clone();
@@ -396,9 +418,4 @@ fn reference(name: &ObjectName) -> TableReference {
 /// Returns a provider over rows that are there already.
 pub(crate) fn memory_table(batch: arrow::array::RecordBatch) -> Result<Arc<dyn TableProvider>> {
     Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
-}
-
-/// Returns whether a plan reads something that only its owner may see.
-pub(crate) fn objects(reads: &[Read]) -> impl Iterator<Item = &Object> {
-    reads.iter().map(|read| &read.requirement.object)
 }

@@ -1,0 +1,61 @@
+//! Functions that answer about objects by number: owners, definitions, comments.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::{ScalarUDF, Volatility};
+use datafusion::scalar::ScalarValue;
+use lancegate_catalog::TableKind;
+
+use super::udf::{RowFunction, number, utf8};
+use crate::error::Result;
+use crate::system::{SystemContext, objects};
+
+/// Returns the functions of one statement that reads the catalog.
+///
+/// # Errors
+/// If the metadata store or the data root fails.
+pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
+    let objects = objects::load(context).await?;
+    let roles = objects.roles.iter().map(|role| (i64::from(role.oid), role.name.clone())).collect();
+    let views = objects
+        .relations
+        .iter()
+        .filter(|row| row.record.kind != TableKind::Table)
+        .filter_map(|row| Some((i64::from(row.oid), format!(" {};", row.record.definition.as_ref()?))))
+        .collect();
+    let comments: HashMap<i64, String> = objects
+        .relations
+        .iter()
+        .filter_map(|row| Some((i64::from(row.oid), row.record.comment.clone()?)))
+        .collect();
+    let path = context.caller.creation_path();
+    let visible: HashMap<i64, String> = objects
+        .relations
+        .iter()
+        .filter(|row| path.contains(&row.schema))
+        .map(|row| (i64::from(row.oid), String::new()))
+        .collect();
+    let hidden: Arc<HashMap<i64, bool>> =
+        Arc::new(objects.relations.iter().map(|row| (i64::from(row.oid), !visible.contains_key(&i64::from(row.oid)))).collect());
+    Ok(vec![
+        lookup("pg_get_userbyid", &[1], roles),
+        lookup("pg_get_viewdef", &[1, 2], views),
+        lookup("obj_description", &[1, 2], comments),
+        RowFunction::new("pg_table_is_visible", &[1], DataType::Boolean, Volatility::Stable, move |arguments| {
+            let oid = arguments.first().and_then(number);
+            let hidden = oid.and_then(|oid| hidden.get(&oid)).copied().unwrap_or(false);
+            Ok(ScalarValue::Boolean(oid.map(|_| !hidden)))
+        }),
+    ])
+}
+
+fn lookup(name: &str, arguments: &[usize], values: HashMap<i64, String>) -> ScalarUDF {
+    let unknown_user = name == "pg_get_userbyid";
+    RowFunction::new(name, arguments, DataType::Utf8, Volatility::Stable, move |arguments| {
+        let Some(oid) = arguments.first().and_then(number) else { return Ok(ScalarValue::Utf8(None)) };
+        let found = values.get(&oid).cloned();
+        Ok(utf8(found.or_else(|| unknown_user.then(|| format!("unknown (OID={oid})")))))
+    })
+}

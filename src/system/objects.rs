@@ -1,0 +1,341 @@
+//! Everything that catalog relations show, read once per statement: what the
+//! caller may reach, under numbers that stay the same as long as the object does.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, new_empty_array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::scalar::ScalarValue;
+use futures::StreamExt;
+use lancegate_auth::{Grants, Object, Principal, Privilege, Requirement, Subject, decide};
+use lancegate_catalog::{Table, TableKind};
+use lancegate_wire::types;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::Result;
+use crate::exec::adopt;
+use crate::sql::plan::Planner;
+use crate::sql::resolve::{object_of, schema_of};
+use crate::storage::computed;
+use crate::storage::provider;
+use crate::system::SystemContext;
+
+/// Tables that are opened at once for their columns.
+const OPEN_AT_ONCE: usize = 16;
+/// Numbers below are PostgreSQL's own.
+const FIRST_OWN_OID: i32 = 16_384;
+/// The number of the role that owns what PostgreSQL owns.
+pub(crate) const BOOTSTRAP_ROLE: i32 = 10;
+
+/// A snapshot for one caller.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) databases: Vec<DatabaseRow>,
+    pub(crate) namespaces: Vec<NamespaceRow>,
+    pub(crate) relations: Vec<RelationRow>,
+    pub(crate) roles: Vec<RoleRow>,
+}
+
+/// A database.
+#[derive(Debug)]
+pub(crate) struct DatabaseRow {
+    pub(crate) oid: i32,
+    pub(crate) name: String,
+    pub(crate) owner: i32,
+}
+
+/// A schema.
+#[derive(Debug)]
+pub(crate) struct NamespaceRow {
+    pub(crate) oid: i32,
+    pub(crate) name: String,
+    pub(crate) owner: i32,
+}
+
+/// A table or view.
+#[derive(Debug)]
+pub(crate) struct RelationRow {
+    pub(crate) oid: i32,
+    pub(crate) namespace_oid: i32,
+    pub(crate) schema: String,
+    pub(crate) record: Table,
+    pub(crate) owner: i32,
+    /// The columns; empty if the files cannot be read.
+    pub(crate) columns: Vec<Field>,
+    pub(crate) rows: Option<u64>,
+}
+
+/// A user or role.
+#[derive(Debug)]
+pub(crate) struct RoleRow {
+    pub(crate) oid: i32,
+    pub(crate) name: String,
+    pub(crate) can_login: bool,
+    pub(crate) creates_databases: bool,
+    pub(crate) operates: bool,
+    pub(crate) connection_limit: i32,
+    pub(crate) valid_until: Option<i64>,
+}
+
+impl RelationRow {
+    /// Returns PostgreSQL's letter for the kind.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.record.kind {
+            TableKind::Table => "r",
+            TableKind::View => "v",
+            TableKind::MaterializedView => "m",
+        }
+    }
+}
+
+/// Returns what the caller may see of the connected database.
+///
+/// # Errors
+/// If the metadata store or the data root fails. A table that cannot be opened
+/// is listed without columns.
+pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
+    let (engine, caller) = (&context.engine, &context.caller);
+    adopt::all(engine, &caller.database).await?;
+    let grants = engine.catalog().grants().await?;
+    let mut oids = Oids::default();
+    let roles = roles(context, &grants, &mut oids).await?;
+    let by_name: HashMap<String, i32> = roles.iter().map(|role| (role.name.clone(), role.oid)).collect();
+    let owner = |object: &Object| match grants.owner_of(object) {
+        Some(Subject::User(user)) => by_name.get(user.as_str()).copied(),
+        Some(Subject::Role(role)) => by_name.get(role.as_str()).copied(),
+        _ => None,
+    };
+    let mut objects = Objects::default();
+    for database in engine.catalog().databases().await? {
+        let object = Object::Database(database.name.clone());
+        if reaches(&caller.principal, &grants, &object) {
+            let owner = owner(&object).unwrap_or(BOOTSTRAP_ROLE);
+            objects.databases.push(DatabaseRow { oid: oids.of(&object.to_string()), name: database.name, owner });
+        }
+    }
+    let mut paths = vec![Vec::new()];
+    paths.extend(engine.catalog().namespaces(&caller.database).await?.into_iter().map(|found| found.path));
+    for path in paths {
+        let object = Object::Namespace { database: caller.database.clone(), path: path.clone() };
+        if reaches(&caller.principal, &grants, &object) {
+            let oid = if path.is_empty() { 2200 } else { oids.of(&object.to_string()) };
+            let owner = owner(&object).unwrap_or(BOOTSTRAP_ROLE);
+            objects.namespaces.push(NamespaceRow { oid, name: schema_of(&path), owner });
+        }
+    }
+    let tables = engine.catalog().tables(&caller.database, None).await?;
+    let tables: Vec<RelationRow> = tables
+        .into_iter()
+        .filter_map(|record| {
+            let schema = schema_of(&record.name.namespace);
+            let namespace = objects.namespaces.iter().find(|found| found.name == schema)?;
+            let owner = owner(&object_of(&record)).or_else(|| by_name.get(&record.owner).copied());
+            Some(RelationRow {
+                oid: oids.of(&record.id.to_string()),
+                namespace_oid: namespace.oid,
+                schema,
+                owner: owner.unwrap_or(BOOTSTRAP_ROLE),
+                record,
+                columns: Vec::new(),
+                rows: None,
+            })
+        })
+        .collect();
+    objects.relations =
+        futures::stream::iter(tables).map(|row| with_columns(context, row)).buffered(OPEN_AT_ONCE).collect().await;
+    objects.roles = roles;
+    Ok(objects)
+}
+
+fn reaches(principal: &Principal, grants: &Grants, object: &Object) -> bool {
+    decide(principal, grants, &Requirement::new(Privilege::Usage, object.clone())).allowed()
+}
+
+async fn with_columns(context: &SystemContext, mut row: RelationRow) -> RelationRow {
+    let described = async {
+        match row.record.kind {
+            TableKind::View => {
+                let planner = Planner::system(context);
+                let fields = planner.view_columns(&row.record).await?;
+                Ok::<_, crate::error::SqlError>((fields, None))
+            }
+            TableKind::Table | TableKind::MaterializedView => {
+                let dataset = context.engine.store().open(&row.record.location).await?;
+                let fields = provider::visible_schema(&dataset).fields().iter().map(|field| field.as_ref().clone()).collect();
+                let rows = dataset.fragments().iter().map(|fragment| fragment.num_rows().unwrap_or(0) as u64).sum();
+                Ok((fields, Some(rows)))
+            }
+        }
+    };
+    match described.await {
+        Ok((columns, rows)) => {
+            row.columns = columns;
+            row.rows = rows;
+        }
+        Err(error) => tracing::warn!(%error, relation = %row.record.name, "a relation is listed without its columns"),
+    }
+    row
+}
+
+async fn roles(context: &SystemContext, grants: &Grants, oids: &mut Oids) -> Result<Vec<RoleRow>> {
+    let catalog = context.engine.catalog();
+    let holds = |subject: &Subject, privilege| {
+        grants.iter_on(&Object::System).any(|grant| grant.subject == *subject && grant.privilege == privilege)
+    };
+    let mut rows = Vec::new();
+    for user in catalog.users().await? {
+        let subject = Subject::User(user.name.clone());
+        let first = user.name.as_str() == crate::exec::DEFAULT_DATABASE;
+        rows.push(RoleRow {
+            oid: if first { BOOTSTRAP_ROLE } else { oids.of(&subject.to_string()) },
+            name: user.name.to_string(),
+            can_login: true,
+            creates_databases: holds(&subject, Privilege::CreateDatabase),
+            operates: holds(&subject, Privilege::Operate),
+            connection_limit: user.connection_limit.and_then(|limit| i32::try_from(limit).ok()).unwrap_or(-1),
+            valid_until: user.valid_until.map(|time| time.timestamp_micros()),
+        });
+    }
+    let named: BTreeSet<String> = catalog.role_bindings().await?.into_iter().map(|(_, role)| role.to_string()).collect();
+    for name in named {
+        if rows.iter().all(|row| row.name != name) {
+            rows.push(RoleRow {
+                oid: oids.of(&format!("r:{name}")),
+                name,
+                can_login: false,
+                creates_databases: false,
+                operates: false,
+                connection_limit: -1,
+                valid_until: None,
+            });
+        }
+    }
+    Ok(rows)
+}
+
+/// Gives out numbers made from names, so that they survive a restart.
+#[derive(Debug, Default)]
+struct Oids(BTreeSet<i32>);
+
+impl Oids {
+    fn of(&mut self, name: &str) -> i32 {
+        let span = u64::from((i32::MAX - FIRST_OWN_OID).unsigned_abs());
+        let mut oid = FIRST_OWN_OID + i32::try_from(xxh3_64(name.as_bytes()) % span).unwrap_or(0);
+        while !self.0.insert(oid) {
+            oid = if oid == i32::MAX { FIRST_OWN_OID } else { oid + 1 };
+        }
+        oid
+    }
+}
+
+/// Returns the SQL name of a column's type.
+pub(crate) fn type_name(field: &Field) -> String {
+    let pg = types::pg_type(field);
+    types::format_type(pg.oid, -1)
+}
+
+/// Returns the generation expression of a computed column.
+pub(crate) fn generation(field: &Field) -> Option<&str> {
+    if !computed::is_computed(field) {
+        return None;
+    }
+    field.metadata().get("computed_column.expression").map(String::as_str)
+}
+
+/// A column of a catalog relation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    /// An object id of an alias kind, for names in comparisons.
+    Oid(&'static str),
+    /// `integer`
+    Int,
+    /// `smallint`
+    Small,
+    /// `bigint`
+    Big,
+    /// `real`
+    Real,
+    /// `boolean`
+    Bool,
+    /// `text`
+    Text,
+    /// `text[]`
+    Texts,
+    /// `smallint[]`
+    Smalls,
+    /// `timestamptz`
+    Time,
+}
+
+impl Kind {
+    fn field(self, name: &str) -> Field {
+        match self {
+            Self::Oid(alias) => datafusion_pg_catalog::pg_catalog::oid_field::oid_field(name, alias, true),
+            Self::Int => Field::new(name, DataType::Int32, true),
+            Self::Small => Field::new(name, DataType::Int16, true),
+            Self::Big => Field::new(name, DataType::Int64, true),
+            Self::Real => Field::new(name, DataType::Float32, true),
+            Self::Bool => Field::new(name, DataType::Boolean, true),
+            Self::Text => Field::new(name, DataType::Utf8, true),
+            Self::Texts => Field::new_list(name, Field::new_list_field(DataType::Utf8, true), true),
+            Self::Smalls => Field::new_list(name, Field::new_list_field(DataType::Int16, true), true),
+            Self::Time => Field::new(
+                name,
+                DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, Some(Arc::from("UTC"))),
+                true,
+            ),
+        }
+    }
+}
+
+/// Makes a relation of rows of values.
+///
+/// # Errors
+/// If a value is not of its column's type.
+pub(crate) fn relation(columns: &[(&str, Kind)], rows: Vec<Vec<ScalarValue>>) -> Result<RecordBatch> {
+    let schema: SchemaRef = Arc::new(Schema::new(columns.iter().map(|(name, kind)| kind.field(name)).collect::<Vec<_>>()));
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+    let width = columns.len();
+    let mut cells: Vec<Vec<ScalarValue>> = (0..width).map(|_| Vec::with_capacity(rows.len())).collect();
+    for row in rows {
+        debug_assert_eq!(row.len(), width, "a row of {} has {} values", columns[0].0, row.len());
+        for (column, value) in cells.iter_mut().zip(row) {
+            column.push(value);
+        }
+    }
+    for (field, values) in schema.fields().iter().zip(cells) {
+        if values.is_empty() {
+            arrays.push(new_empty_array(field.data_type()));
+            continue;
+        }
+        let typed = values.into_iter().map(|value| if value.is_null() { ScalarValue::try_from(field.data_type()) } else { Ok(value) });
+        arrays.push(ScalarValue::iter_to_array(typed.collect::<Result<Vec<_>, _>>()?)?);
+    }
+    Ok(RecordBatch::try_new(schema, arrays)?)
+}
+
+/// Returns a text cell.
+pub(crate) fn text(value: impl Into<String>) -> ScalarValue {
+    ScalarValue::Utf8(Some(value.into()))
+}
+
+/// Returns an integer cell.
+pub(crate) fn int(value: i32) -> ScalarValue {
+    ScalarValue::Int32(Some(value))
+}
+
+/// Returns a smallint cell.
+pub(crate) fn small(value: usize) -> ScalarValue {
+    ScalarValue::Int16(Some(i16::try_from(value).unwrap_or(i16::MAX)))
+}
+
+/// Returns a boolean cell.
+pub(crate) fn boolean(value: bool) -> ScalarValue {
+    ScalarValue::Boolean(Some(value))
+}
+
+/// Returns an absent cell of any type.
+pub(crate) fn null() -> ScalarValue {
+    ScalarValue::Null
+}

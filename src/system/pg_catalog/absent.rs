@@ -1,0 +1,98 @@
+//! Relations about what does not exist here: with their columns, without rows.
+
+use arrow::array::RecordBatch;
+
+use crate::error::Result;
+use crate::system::objects::{Kind, relation as make};
+
+/// Returns an empty relation, `None` for a name that is not one of these.
+pub(super) fn relation(name: &str) -> Result<Option<RecordBatch>> {
+    let columns: &[(&str, Kind)] = match name {
+        "pg_index" => &[
+            ("indexrelid", Kind::Oid("regclass")),
+            ("indrelid", Kind::Oid("regclass")),
+            ("indnatts", Kind::Small),
+            ("indnkeyatts", Kind::Small),
+            ("indisunique", Kind::Bool),
+            ("indnullsnotdistinct", Kind::Bool),
+            ("indisprimary", Kind::Bool),
+            ("indisexclusion", Kind::Bool),
+            ("indimmediate", Kind::Bool),
+            ("indisclustered", Kind::Bool),
+            ("indisvalid", Kind::Bool),
+            ("indcheckxmin", Kind::Bool),
+            ("indisready", Kind::Bool),
+            ("indislive", Kind::Bool),
+            ("indisreplident", Kind::Bool),
+            ("indkey", Kind::Smalls),
+            ("indcollation", Kind::Smalls),
+            ("indclass", Kind::Smalls),
+            ("indoption", Kind::Smalls),
+            ("indexprs", Kind::Text),
+            ("indpred", Kind::Text),
+        ],
+        "pg_indexes" => &[
+            ("schemaname", Kind::Text),
+            ("tablename", Kind::Text),
+            ("indexname", Kind::Text),
+            ("tablespace", Kind::Text),
+            ("indexdef", Kind::Text),
+        ],
+        "pg_sequences" => &[
+            ("schemaname", Kind::Text),
+            ("sequencename", Kind::Text),
+            ("sequenceowner", Kind::Text),
+            ("data_type", Kind::Text),
+            ("start_value", Kind::Big),
+            ("min_value", Kind::Big),
+            ("max_value", Kind::Big),
+            ("increment_by", Kind::Big),
+            ("cycle", Kind::Bool),
+            ("cache_size", Kind::Big),
+            ("last_value", Kind::Big),
+        ],
+        "pg_locks" => &[
+            ("locktype", Kind::Text),
+            ("database", Kind::Oid("oid")),
+            ("relation", Kind::Oid("regclass")),
+            ("pid", Kind::Int),
+            ("mode", Kind::Text),
+            ("granted", Kind::Bool),
+        ],
+        "pg_cursors" | "pg_prepared_statements" => &[
+            ("name", Kind::Text),
+            ("statement", Kind::Text),
+            ("creation_time", Kind::Time),
+        ],
+        "pg_group" => &[("groname", Kind::Text), ("grosysid", Kind::Int), ("grolist", Kind::Smalls)],
+        "pg_policies" => &[
+            ("schemaname", Kind::Text),
+            ("tablename", Kind::Text),
+            ("policyname", Kind::Text),
+            ("permissive", Kind::Text),
+            ("roles", Kind::Texts),
+            ("cmd", Kind::Text),
+            ("qual", Kind::Text),
+            ("with_check", Kind::Text),
+        ],
+        "pg_publication_tables" => {
+            &[("pubname", Kind::Text), ("schemaname", Kind::Text), ("tablename", Kind::Text), ("attnames", Kind::Texts)]
+        }
+        "pg_available_extensions" => &[
+            ("name", Kind::Text),
+            ("default_version", Kind::Text),
+            ("installed_version", Kind::Text),
+            ("comment", Kind::Text),
+        ],
+        "pg_stats" => &[
+            ("schemaname", Kind::Text),
+            ("tablename", Kind::Text),
+            ("attname", Kind::Text),
+            ("null_frac", Kind::Real),
+            ("avg_width", Kind::Int),
+            ("n_distinct", Kind::Real),
+        ],
+        _ => return Ok(None),
+    };
+    make(columns, Vec::new()).map(Some)
+}
