@@ -231,7 +231,8 @@ async fn folders(engine: &Engine, location: &str) -> Result<Vec<String>> {
 
 async fn resolve(engine: &Engine, location: &str) -> Result<(std::sync::Arc<ObjectStore>, StorePath)> {
     let uri = engine.store().uri(location);
-    Ok(ObjectStore::from_uri(&uri).await.map_err(StorageError::from)?)
+    let uri = if uri.len() > 1 { uri.trim_end_matches('/') } else { &uri };
+    Ok(ObjectStore::from_uri(uri).await.map_err(StorageError::from)?)
 }
 
 /// Reads all batches of a small table.

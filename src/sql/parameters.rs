@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::scalar::ScalarValue;
 
@@ -63,6 +63,11 @@ pub fn resolve(plan: LogicalPlan, declared: &[Option<DataType>]) -> Result<(Logi
         }
         inferred[index] = field.as_ref().map(|field| field.data_type().clone()).filter(|found| !found.is_null());
     }
+    for index in counted(&plan)? {
+        if let Some(inferred) = inferred.get_mut(index) {
+            inferred.get_or_insert(DataType::Int64);
+        }
+    }
     let of = |index: usize| declared.get(index).cloned().flatten();
     let reported: Vec<DataType> = inferred
         .iter()
@@ -80,6 +85,25 @@ fn index_of(name: &str) -> Result<usize> {
     number.filter(|number| (1..=PARAMETERS_MAX).contains(number)).map(|number| number - 1).ok_or_else(|| {
         SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
     })
+}
+
+/// Returns the parameters of LIMIT and OFFSET, which are whole numbers.
+fn counted(plan: &LogicalPlan) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expr in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                expr.apply(|expr| {
+                    if let Expr::Placeholder(placeholder) = expr {
+                        found.extend(index_of(&placeholder.id).ok());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
 }
 
 /// Types the parameters that binding left open, so that the columns of the

@@ -48,7 +48,7 @@ impl VisitorMut for Postgres {
                 }
             }
             Expr::Cast { expr: operand, data_type, .. } => array::cast_literal(operand, data_type),
-            Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } => array::compared_literal(left, right),
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => array::compared_literal(right),
             _ => {}
         }
         ControlFlow::Continue(())

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
+use lancegate_wire::types::PG_TYPE_KEY;
 use sqlparser::ast::{ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, ObjectName, TimezoneInfo};
 
 use crate::error::{Result, SqlError};
@@ -14,8 +15,8 @@ const NUMERIC: (u8, i8) = (38, 10);
 const NUMERIC_PRECISION_MAX: u64 = 76;
 /// The key under which Arrow names an extension type.
 const EXTENSION_NAME: &str = "ARROW:extension:name";
-/// Lance's own JSON type: JSONB in a large binary.
-const LANCE_JSON: &str = "lance.json";
+/// Arrow's type of UUIDs.
+pub(crate) const ARROW_UUID: &str = "arrow.uuid";
 
 /// Returns the Arrow field of a column of a SQL type.
 ///
@@ -25,16 +26,18 @@ const LANCE_JSON: &str = "lance.json";
 pub fn field(name: &str, sql_type: &SqlType, nullable: bool) -> Result<Field> {
     let plain = |data_type| Ok(Field::new(name, data_type, nullable));
     match sql_type {
-        SqlType::Uuid => extension(name, DataType::FixedSizeBinary(16), nullable, "arrow.uuid"),
-        SqlType::JSON | SqlType::JSONB => extension(name, DataType::LargeBinary, nullable, LANCE_JSON),
+        SqlType::Uuid => Ok(marked(name, DataType::FixedSizeBinary(16), nullable, EXTENSION_NAME, ARROW_UUID)),
+        // Text that is shown as json: Lance would turn Arrow's own JSON type
+        // into a binary form that text functions cannot read.
+        SqlType::JSON | SqlType::JSONB => Ok(marked(name, DataType::Utf8, nullable, PG_TYPE_KEY, "json")),
         SqlType::Array(element) => plain(array(element)?),
         other => plain(scalar(other)?),
     }
 }
 
-fn extension(name: &str, data_type: DataType, nullable: bool, extension: &str) -> Result<Field> {
-    let metadata = HashMap::from([(EXTENSION_NAME.to_owned(), extension.to_owned())]);
-    Ok(Field::new(name, data_type, nullable).with_metadata(metadata))
+fn marked(name: &str, data_type: DataType, nullable: bool, key: &str, value: &str) -> Field {
+    let metadata = HashMap::from([(key.to_owned(), value.to_owned())]);
+    Field::new(name, data_type, nullable).with_metadata(metadata)
 }
 
 /// `real[]` is a list; `real[384]` is a vector of that length.

@@ -131,25 +131,54 @@ impl Planner {
         }
     }
 
-    /// Catalog queries are rewritten further, and then name more relations.
+    /// Catalog queries are rewritten further, and then name more relations. What
+    /// still cannot be planned is tried in plainer words.
     async fn bind_catalog_query(
         &self,
         state: SessionState,
         statement: &Native,
         columns: &BTreeSet<&'static str>,
         scope: &Scope<'_>,
-        mut loaded: HashMap<TableReference, Loaded>,
+        loaded: HashMap<TableReference, Loaded>,
     ) -> Result<QueryPlan> {
-        let rewritten = rewrite::catalog::rewrite(statement.clone());
-        loaded.extend(self.load_relations(&state, &rewritten, columns, scope).await?);
-        match self.to_plan(state.clone(), rewritten, loaded.clone(), scope) {
-            Ok(plan) => Ok(plan),
-            Err(first) => {
-                tracing::debug!(error = %first, "binding a catalog query again without correlated subqueries");
-                let plain = rewrite::catalog::without_subqueries(statement.clone());
-                self.to_plan(state, plain, loaded, scope).map_err(|_| first)
+        let mut attempts = vec![
+            rewrite::catalog::rewrite(statement.clone()),
+            rewrite::catalog::without_subqueries(statement.clone()),
+        ];
+        attempts.extend(rewrite::catalog::known_query(&self.text).map(|mut known| {
+            rewrite::postgres(&mut known);
+            labels::apply(&mut known);
+            known
+        }));
+        let mut first = None;
+        for attempt in attempts {
+            match self.bind_attempt(&state, attempt, columns, scope, loaded.clone()).await {
+                Ok(plan) => return Ok(plan),
+                Err(error) => {
+                    tracing::debug!(%error, "binding a catalog query in other words");
+                    first.get_or_insert(error);
+                }
             }
         }
+        Err(first.unwrap_or_else(|| SqlError::internal("a catalog query was not bound")))
+    }
+
+    async fn bind_attempt(
+        &self,
+        state: &SessionState,
+        statement: Native,
+        columns: &BTreeSet<&'static str>,
+        scope: &Scope<'_>,
+        mut loaded: HashMap<TableReference, Loaded>,
+    ) -> Result<QueryPlan> {
+        loaded.extend(self.load_relations(state, &statement, columns, scope).await?);
+        let plan = self.to_plan(state.clone(), statement, loaded, scope)?;
+        // Whether a correlated subquery can be planned shows in the optimizer.
+        plan.state.optimize(&plan.logical)?;
+        if plan.parameters.reported.is_empty() {
+            plan.state.create_physical_plan(&plan.logical).await?;
+        }
+        Ok(plan)
     }
 
     fn to_plan(

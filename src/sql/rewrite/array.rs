@@ -19,15 +19,27 @@ pub(super) fn cast_literal(operand: &mut Box<Expr>, data_type: &DataType) {
     }
 }
 
-/// Replaces the right side of `left = ANY ('{…}')`; numbers are taken as
-/// numbers if the left side is not a string.
-pub(super) fn compared_literal(_left: &Expr, right: &mut Box<Expr>) {
+/// Replaces the right side of `left = ANY ('{…}')`.
+pub(super) fn compared_literal(right: &mut Box<Expr>) {
     if let Expr::Nested(inner) = right.as_ref() {
         let inner = inner.clone();
         *right = inner;
     }
     if let Some(items) = literal(right).and_then(parse) {
         **right = array(items, None);
+    }
+}
+
+/// Replaces a string that is given for an array or vector column: `'{1,2}'` as
+/// PostgreSQL writes arrays, `'[1,2]'` as pgvector writes vectors.
+pub(crate) fn given_for_array(value: &mut Expr) {
+    let text = literal(value).map(str::trim);
+    let braces = text.and_then(|text| {
+        let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        inner.map_or_else(|| text.starts_with('{').then(|| text.to_owned()), |inner| Some(format!("{{{inner}}}")))
+    });
+    if let Some(items) = braces.as_deref().and_then(parse) {
+        *value = array(items, None);
     }
 }
 
@@ -45,6 +57,10 @@ fn literal(expr: &Expr) -> Option<&str> {
 fn array(items: Vec<Option<String>>, element: Option<&DataType>) -> Expr {
     let elem = items.into_iter().map(|item| {
         let value = match item {
+            // A number stays one, so that the array has the type that is meant.
+            Some(text) if element.is_none() && text.parse::<f64>().is_ok_and(f64::is_finite) => {
+                Expr::Value(Value::Number(text, false).with_empty_span())
+            }
             Some(text) => Expr::Value(Value::SingleQuotedString(text).with_empty_span()),
             None => Expr::Value(Value::Null.with_empty_span()),
         };

@@ -8,12 +8,15 @@
 
 use std::ops::ControlFlow;
 
+use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use datafusion_pg_catalog::sql::rules::{
     RemoveSubqueryFromProjection, RewriteRegCastToSubquery, SqlStatementRewriteRule,
 };
+use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident,
-    ObjectName, Query, SelectItem, SetExpr, Statement, VisitMut, VisitorMut,
+    BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    GroupByExpr, Ident, ObjectName, Query, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value,
+    VisitMut, VisitorMut, visit_expressions,
 };
 
 /// Replaces `'name'::regclass` and its kin, and gives scalar subqueries one row.
@@ -29,37 +32,161 @@ pub fn without_subqueries(statement: Statement) -> Statement {
     RemoveSubqueryFromProjection.rewrite(RewriteRegCastToSubquery::new().rewrite(statement))
 }
 
+/// The query as `datafusion-pg-catalog` reads the text: it knows some queries of
+/// psql and others word for word and answers them with no rows.
+pub fn known_query(text: &str) -> Option<Statement> {
+    let mut statements = PostgresCompatibilityParser::new().parse(text).ok()?;
+    match (statements.pop(), statements.is_empty()) {
+        (Some(statement), true) => Some(statement),
+        _ => None,
+    }
+}
+
 struct OneRow;
 
 impl VisitorMut for OneRow {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Subquery(query) = expr {
-            first_row(query);
+        match expr {
+            Expr::Subquery(query) => {
+                if let Some(replacement) = first_row(query) {
+                    *expr = replacement;
+                }
+            }
+            Expr::Function(function) => {
+                if let Some(query) = array_of_rows(function) {
+                    *expr = Expr::Subquery(query);
+                }
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }
 }
 
+/// `ARRAY(SELECT e FROM …)` becomes `(SELECT array_agg(e) FROM …)`.
+fn array_of_rows(function: &Function) -> Option<Box<Query>> {
+    let FunctionArguments::Subquery(query) = &function.args else { return None };
+    let name = function.name.0.last().and_then(|part| part.as_ident())?;
+    if !name.value.eq_ignore_ascii_case("array") {
+        return None;
+    }
+    let mut query = query.clone();
+    query.order_by = None;
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] = select.projection.as_mut_slice()
+    else {
+        return None;
+    };
+    *expr = call("array_agg", expr.clone());
+    Some(query)
+}
+
 /// `(SELECT e FROM … WHERE …)` becomes `(SELECT first_value(e) FROM … WHERE …)`.
-fn first_row(query: &mut Query) {
-    let SetExpr::Select(select) = query.body.as_mut() else { return };
+///
+/// A condition on the outer row alone is moved out into a CASE; a subquery that
+/// is tied to the outer row by anything but equality cannot be planned, and is
+/// NULL, which is what these say where nothing is declared.
+fn first_row(query: &mut Query) -> Option<Expr> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
     let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
     if grouped || select.having.is_some() || select.distinct.is_some() || select.from.is_empty() {
-        return;
+        return None;
     }
-    let [item] = select.projection.as_mut_slice() else { return };
-    let expr = match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
-        _ => return,
+    let own: Vec<String> = select.from.iter().flat_map(names_of).collect();
+    let (mut kept, mut outer) = (Vec::new(), Vec::new());
+    for condition in conjuncts(select.selection.take()) {
+        match Ties::of(&condition, &own) {
+            Ties { own: _, outer: false } => kept.push(condition),
+            Ties { own: false, outer: true } => outer.push(condition),
+            Ties { own: true, outer: true } if is_equality(&condition) => kept.push(condition),
+            Ties { own: true, outer: true } => return Some(Expr::Value(Value::Null.with_empty_span())),
+        }
+    }
+    select.selection = all_of(kept);
+    let [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] = select.projection.as_mut_slice()
+    else {
+        return None;
     };
-    if is_aggregate(expr) {
-        return;
+    if !is_aggregate(expr) {
+        *expr = call("first_value", expr.clone());
+        query.limit_clause = None;
+        query.order_by = None;
     }
-    *expr = call("first_value", expr.clone());
-    query.limit_clause = None;
-    query.order_by = None;
+    let condition = all_of(outer)?;
+    Some(Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition, result: Expr::Subquery(Box::new(query.clone())) }],
+        else_result: None,
+    })
+}
+
+/// Whether a condition names columns of the subquery's own relations, and of others.
+struct Ties {
+    own: bool,
+    outer: bool,
+}
+
+impl Ties {
+    fn of(condition: &Expr, names: &[String]) -> Self {
+        let mut ties = Self { own: false, outer: false };
+        let _ = visit_expressions(condition, |expr| {
+            match expr {
+                Expr::CompoundIdentifier(parts) => {
+                    let qualifier = parts.first().map(|ident| ident.value.to_ascii_lowercase());
+                    let own = qualifier.is_some_and(|qualifier| names.contains(&qualifier));
+                    ties.own |= own;
+                    ties.outer |= !own;
+                }
+                Expr::Identifier(_) => ties.own = true,
+                _ => {}
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        ties
+    }
+}
+
+fn names_of(from: &TableWithJoins) -> Vec<String> {
+    let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation));
+    let name = |factor: &TableFactor| match factor {
+        TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
+            Some(alias.name.value.to_ascii_lowercase())
+        }
+        TableFactor::Table { name, .. } => {
+            name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_ascii_lowercase())
+        }
+        _ => None,
+    };
+    factors.filter_map(name).collect()
+}
+
+fn conjuncts(condition: Option<Expr>) -> Vec<Expr> {
+    match condition {
+        None => Vec::new(),
+        Some(Expr::BinaryOp { left, op: BinaryOperator::And, right }) => {
+            let mut all = conjuncts(Some(*left));
+            all.extend(conjuncts(Some(*right)));
+            all
+        }
+        Some(Expr::Nested(inner)) => conjuncts(Some(*inner)),
+        Some(other) => vec![other],
+    }
+}
+
+fn all_of(conditions: Vec<Expr>) -> Option<Expr> {
+    conditions.into_iter().reduce(|left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::And,
+        right: Box::new(right),
+    })
+}
+
+fn is_equality(condition: &Expr) -> bool {
+    matches!(condition, Expr::BinaryOp { op: BinaryOperator::Eq, .. })
 }
 
 fn is_aggregate(expr: &Expr) -> bool {

@@ -6,10 +6,13 @@ use sqlparser::ast::{
     Expr, Insert, Query, SetExpr, Statement as Native, TableObject, Value,
 };
 
-use super::{InsertPlan, ensure_plain, exactly, is_computed, no_column, non_default, only_columns, select};
+use super::{
+    InsertPlan, ensure_plain, exactly, is_computed, no_column, non_default, only_columns, select, table_schema,
+};
 use crate::error::{Result, SqlError};
 use crate::sql::plan::{Plan, Planner};
 use crate::sql::resolve::BoundTable;
+use crate::sql::rewrite;
 use crate::sqlstate::SqlState;
 use crate::storage::provider;
 
@@ -118,6 +121,11 @@ fn of_values(
         }
         for row in rows.iter_mut().filter(|row| select::is_default(&row[index])) {
             row[index] = Expr::Value(Value::Null.with_empty_span());
+        }
+        let stored = table_schema(table);
+        let list = stored.field_with_name(&columns[index]).is_ok_and(|field| field.data_type().is_list());
+        if list {
+            rows.iter_mut().for_each(|row| rewrite::array::given_for_array(&mut row[index]));
         }
         index += 1;
     }
