@@ -75,6 +75,21 @@ impl Default for JobsConfig {
     }
 }
 
+impl From<&crate::config::JobsConfig> for JobsConfig {
+    /// Takes what an operator can set; the rest keeps its default.
+    fn from(set: &crate::config::JobsConfig) -> Self {
+        Self {
+            lease: set.lease.get(),
+            active_max: set.max_active,
+            retained_runs_max: set.retained_runs_max,
+            retention: set.retention.get(),
+            event_retention: set.event_retention.get(),
+            notice_interval: set.notice_interval.get(),
+            ..Self::default()
+        }
+    }
+}
+
 impl JobsConfig {
     fn limits(&self) -> Limits {
         Limits {

@@ -38,7 +38,7 @@ mod tls;
 
 pub use identity::Identities;
 pub use listener::serve;
-pub use tls::{PgTls, TlsError};
+pub use tls::PgTls;
 
 /// Limits and timeouts of the front door, as plain values.
 #[derive(Debug, Clone)]

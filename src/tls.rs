@@ -72,6 +72,14 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
     Ok(Arc::new(config))
 }
 
+/// Reads the certificate that a chain serves, to which logins are bound.
+///
+/// # Errors
+/// See [`TlsError`].
+pub fn leaf(certificate: &Path) -> Result<CertificateDer<'static>, TlsError> {
+    Ok(read_chain(certificate)?.swap_remove(0))
+}
+
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |source| TlsError::Certificate {
         path: path.to_owned(),

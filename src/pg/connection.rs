@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use lancegate_wire::{FrontendMessage, Phase, WireError, decode_frontend};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
 /// Output that is collected before the producer has to wait.
@@ -21,6 +21,8 @@ pub(in crate::pg) const OUT_BYTES_MAX: usize = 64 * 1024;
 const READ_BYTES: usize = 8 * 1024;
 /// What may be buffered beyond one message of the largest size.
 const PIPELINE_BYTES_MAX: usize = 256 * 1024;
+/// What is read and dropped from a client that was told goodbye.
+const LINGER_BYTES_MAX: u64 = 256 * 1024;
 
 /// Anything that carries the protocol: TCP, TLS over TCP, a test's pipe.
 pub(in crate::pg) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -162,14 +164,17 @@ impl<S: Transport> Connection<S> {
         flushed
     }
 
-    /// Sends the last words of a connection that is being closed: nothing is
-    /// read any more, and the client has little time to take them.
+    /// Sends the last words of a connection that is being closed. The client
+    /// has little time to take them.
     pub(in crate::pg) async fn finish(mut self, time: Duration) {
         let goodbye = async {
-            if self.flush_unread().await.is_err() {
+            if self.flush_unread().await.is_err() || self.stream.shutdown().await.is_err() {
                 return;
             }
-            let _ = tokio::io::AsyncWriteExt::shutdown(&mut self.stream).await;
+            // Closing with unread bytes would reset the connection, and the
+            // client might never see why.
+            let mut rest = (&mut self.stream).take(LINGER_BYTES_MAX);
+            let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
         };
         // The connection is over either way.
         let _ = tokio::time::timeout(time, goodbye).await;
@@ -192,7 +197,9 @@ impl<S: Transport> Connection<S> {
         let step = poll_fn(|cx| self.poll_progress(cx));
         match deadline {
             None => step.await,
-            Some(at) => timeout_at(at, step).await.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into())),
+            Some(at) => {
+                timeout_at(at, step).await.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+            }
         }
     }
 
@@ -248,7 +255,6 @@ impl<S: Transport> Connection<S> {
 #[cfg(test)]
 mod tests {
     use lancegate_wire::backend;
-    use tokio::io::AsyncWriteExt;
 
     use super::*;
 

@@ -272,13 +272,16 @@ impl<T: Transport> SessionLoop<T> {
                 }
             })
             .await?;
-        self.set_state(name, match end {
-            RanTo::Limit(rows) => PortalState::Suspended(rows),
-            RanTo::End { source, .. } => {
-                let tag = source.map_or(RowsTag::Counted("SELECT"), |source| source.tag().clone());
-                PortalState::Exhausted(tag)
-            }
-        });
+        self.set_state(
+            name,
+            match end {
+                RanTo::Limit(rows) => PortalState::Suspended(rows),
+                RanTo::End { source, .. } => {
+                    let tag = source.map_or(RowsTag::Counted("SELECT"), |source| source.tag().clone());
+                    PortalState::Exhausted(tag)
+                }
+            },
+        );
         self.send_ran(out, if sends { count } else { 0 });
         backend::command_complete(&mut self.connection.out, &format!("{word} {count}"));
         Ok(())

@@ -11,6 +11,7 @@ use bytes::BytesMut;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
+use tracing::Instrument;
 
 use crate::error::{Result, SqlError};
 use crate::pg::connection::{Gone, Transport};
@@ -55,10 +56,10 @@ impl<T: Transport> SessionLoop<T> {
         F: Future<Output = Result<R>> + Send + 'static,
         R: Send + 'static,
     {
-        Metrics::count(&self.shared.metrics.statements);
         let running = self.key.begin(ctx);
         let (sender, mut chunks) = mpsc::channel(CHUNKS_MAX);
-        let mut handle = self.shared.config.query_runtime.spawn(work(sender));
+        let span = tracing::info_span!("statement", number = self.generation);
+        let mut handle = self.shared.config.query_runtime.spawn(work(sender).instrument(span));
         let mut watch = Watch { deadline, chunks_open: true, gone: None, stop_at: None, abandon_at: None };
         let finished = loop {
             match self.next_event(ctx, &mut watch, &mut chunks, &mut handle).await {

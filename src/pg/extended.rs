@@ -14,13 +14,12 @@ use lancegate_wire::backend;
 use lancegate_wire::frontend::Target;
 
 use crate::error::{Result, SqlError};
+use crate::pg::Metrics;
 use crate::pg::connection::Transport;
 use crate::pg::parameters::{Parameter, declared_types, read_values, resolve};
 use crate::pg::portal::{Portal, PortalState, RowSource, command_tag};
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
-use crate::pg::statement::{
-    Ran, RanTo, Source, Started, Worker, describe_rows, ensure_block_goes_on, failed_block,
-};
+use crate::pg::statement::{Ran, RanTo, Source, Started, Worker, describe_rows, ensure_block_goes_on, failed_block};
 use crate::session::TransactionStatus;
 use crate::sql::authorize::Authorized;
 use crate::sql::plan::Plan;
@@ -144,12 +143,8 @@ impl<T: Transport> SessionLoop<T> {
         if bind.portal.is_empty() {
             self.portals.remove("");
         }
-        let portal = Portal {
-            prepared,
-            result_formats: bind.result_formats,
-            state: PortalState::Bound(values),
-            hold: false,
-        };
+        let portal =
+            Portal { prepared, result_formats: bind.result_formats, state: PortalState::Bound(values), hold: false };
         self.insert_portal(bind.portal, portal)?;
         backend::bind_complete(&mut self.connection.out);
         Ok(())
@@ -218,6 +213,7 @@ impl<T: Transport> SessionLoop<T> {
             backend::empty_query_response(&mut self.connection.out);
             return Ok(());
         };
+        Metrics::count(&self.shared.metrics.statements);
         if self.is_local(&source.statement) {
             return match state {
                 PortalState::Bound(_) => self.run_local(source, deadline, Some(&formats)).await,
@@ -235,7 +231,8 @@ impl<T: Transport> SessionLoop<T> {
             }
             PortalState::Suspended(rows) => {
                 let out = BytesMut::new();
-                self.drive(&ctx, deadline, |chunks| async move { worker.send(rows, limit, (out, chunks)).await }).await?
+                self.drive(&ctx, deadline, |chunks| async move { worker.send(rows, limit, (out, chunks)).await })
+                    .await?
             }
             PortalState::Exhausted(tag) => {
                 let end = RanTo::End { tag: command_tag(&tag, 0), source: None };

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
-use lancegate_auth::{
-    MockSecret, Principal, ScramVerifier, Throttle, ThrottleConfig, ThrottleKey, UserName, Verdict,
-};
+use lancegate_auth::{MockSecret, Principal, ScramVerifier, Throttle, ThrottleConfig, ThrottleKey, UserName, Verdict};
 use lancegate_catalog::Catalog;
 
 use crate::error::{Result, SqlError};
@@ -113,7 +111,5 @@ impl Identities {
 }
 
 fn parse_verifier(user: &str, text: &str) -> Option<ScramVerifier> {
-    ScramVerifier::parse(text)
-        .inspect_err(|error| tracing::error!(user, %error, "stored verifier cannot be read"))
-        .ok()
+    ScramVerifier::parse(text).inspect_err(|error| tracing::error!(user, %error, "stored verifier cannot be read")).ok()
 }

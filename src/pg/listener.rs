@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
+use tracing::field::Empty;
 
 use crate::error::SqlError;
 use crate::pg::admission::Waiting;
@@ -72,7 +73,7 @@ fn accept(
     match shared.admission.enter(peer.ip()) {
         Ok(waiting) => {
             let connection = Incoming { shared: Arc::clone(shared), shutdown: shutdown.clone(), peer, waiting };
-            let span = tracing::info_span!("connection", %peer);
+            let span = tracing::info_span!("connection", %peer, session = Empty, user = Empty, database = Empty);
             connections.spawn(connection.run(stream).instrument(span));
         }
         Err(error) => {
@@ -107,9 +108,11 @@ impl Incoming {
             opened = opening => opened,
             () = shutdown.cancelled() => return,
         };
-        drop(waiting);
         match opened {
-            Ok(Ok(opened)) => SessionLoop::new(shared, opened, shutdown).run().await,
+            Ok(Ok(opened)) => {
+                drop(waiting);
+                SessionLoop::new(shared, opened, shutdown).run().await;
+            }
             Ok(Err(failed)) => farewell(&shared, failed).await,
             Err(_) => tracing::info!("authentication timed out"),
         }

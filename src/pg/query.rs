@@ -13,6 +13,7 @@ use lancegate_wire::backend;
 use tokio::time::Instant;
 
 use crate::error::{Result, SqlError};
+use crate::pg::Metrics;
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::{RanTo, Source, Worker};
@@ -50,6 +51,7 @@ impl<T: Transport> SessionLoop<T> {
     }
 
     async fn run_simple(&mut self, source: Source) -> Result<(), Failure> {
+        Metrics::count(&self.shared.metrics.statements);
         let deadline = self.statement_deadline().await;
         let statement = Arc::clone(&source.statement);
         if self.is_local(&statement) {

@@ -1,8 +1,8 @@
 //! Errors, notices and transaction states as the messages of `lancegate_wire`.
 
 use bytes::BytesMut;
-use lancegate_wire::backend::{self, ErrorFields, Severity};
 use lancegate_wire::WireError;
+use lancegate_wire::backend::{self, ErrorFields, Severity};
 
 use crate::error::SqlError;
 use crate::session::{Notice, NoticeSeverity, TransactionStatus};

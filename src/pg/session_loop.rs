@@ -19,7 +19,7 @@ use crate::error::SqlError;
 use crate::pg::admission::Admitted;
 use crate::pg::cancel::CancelKey;
 use crate::pg::connection::{Connection, Gone, ReadError, Transport};
-use crate::pg::extended::Prepared;
+use crate::pg::extended::{Bind, Prepared};
 use crate::pg::listener::GOODBYE;
 use crate::pg::portal::Portal;
 use crate::pg::startup::Opened;
@@ -97,6 +97,10 @@ impl From<Gone> for Failure {
 impl<T: Transport> SessionLoop<T> {
     pub(in crate::pg) fn new(shared: Arc<PgShared>, opened: Opened<T>, shutdown: CancellationToken) -> Self {
         let Opened { connection, session, notices, key, place } = opened;
+        let span = tracing::Span::current();
+        span.record("session", session.id);
+        span.record("user", session.principal.user.as_str());
+        span.record("database", session.database.as_str());
         Self {
             shared,
             connection,
@@ -115,10 +119,9 @@ impl<T: Transport> SessionLoop<T> {
 
     /// Serves the session to its end.
     pub(in crate::pg) async fn run(mut self) {
-        let metrics = Arc::clone(&self.shared);
-        metrics.metrics.sessions.fetch_add(1, Ordering::Relaxed);
+        self.shared.metrics.sessions.fetch_add(1, Ordering::Relaxed);
         let end = self.serve().await;
-        metrics.metrics.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.shared.metrics.sessions.fetch_sub(1, Ordering::Relaxed);
         match end {
             End::Terminated => self.connection.finish(GOODBYE).await,
             End::Gone(gone) => tracing::debug!(%gone, "session ended"),
@@ -216,7 +219,7 @@ impl<T: Transport> SessionLoop<T> {
             FrontendMessage::Query(sql) => self.simple_query(sql).await,
             FrontendMessage::Parse { name, sql, parameter_types } => self.parse(name, sql, parameter_types).await,
             FrontendMessage::Bind { portal, statement, parameter_formats, parameters, result_formats } => {
-                let bind = crate::pg::extended::Bind { portal, statement, parameter_formats, parameters, result_formats };
+                let bind = Bind { portal, statement, parameter_formats, parameters, result_formats };
                 self.bind(bind).await
             }
             FrontendMessage::Describe { target, name } => self.describe(target, &name).await,

@@ -186,9 +186,10 @@ async fn answer_tls<T: Transport>(
         return Err((None, StartupError::Over));
     }
     let stream = handshake(&tls.acceptor, connection, BytesMut::new()).await?;
-    let binding = tls.end_point.as_ref().map_or(ChannelBinding::Unavailable, |hash| {
-        ChannelBinding::TlsServerEndPoint(hash.to_vec())
-    });
+    let binding = tls
+        .end_point
+        .as_ref()
+        .map_or(ChannelBinding::Unavailable, |hash| ChannelBinding::TlsServerEndPoint(hash.to_vec()));
     Ok((secured(shared, stream), binding))
 }
 
@@ -203,12 +204,16 @@ async fn direct_tls<T: Transport>(
     let hello = connection.inbound().split();
     let stream = handshake(&tls.acceptor, connection, hello).await?;
     if !named_protocol(stream.get_ref().1) {
-        let error = SqlError::new(SqlState::PROTOCOL_VIOLATION, "received direct SSL connection request without ALPN protocol negotiation extension");
+        let error = SqlError::new(
+            SqlState::PROTOCOL_VIOLATION,
+            "received direct SSL connection request without ALPN protocol negotiation extension",
+        );
         return Err((Some(secured(shared, stream)), error.into()));
     }
-    let binding = tls.end_point.as_ref().map_or(ChannelBinding::Unavailable, |hash| {
-        ChannelBinding::TlsServerEndPoint(hash.to_vec())
-    });
+    let binding = tls
+        .end_point
+        .as_ref()
+        .map_or(ChannelBinding::Unavailable, |hash| ChannelBinding::TlsServerEndPoint(hash.to_vec()));
     Ok((secured(shared, stream), binding))
 }
 
@@ -230,7 +235,10 @@ fn secured<T: Transport>(shared: &PgShared, stream: TlsStream<Prefixed<T>>) -> C
     Connection::new(Socket::Tls(Box::new(stream)), STARTUP_BYTES_MAX, shared.config.write_timeout)
 }
 
-async fn refuse_encryption<S: Transport>(connection: &mut Connection<S>, request: &Startup) -> Result<(), StartupError> {
+async fn refuse_encryption<S: Transport>(
+    connection: &mut Connection<S>,
+    request: &Startup,
+) -> Result<(), StartupError> {
     ensure_nothing_buffered(connection.inbound(), request)?;
     connection.out.extend_from_slice(b"N");
     Ok(connection.flush_unread().await?)

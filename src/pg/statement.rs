@@ -88,10 +88,7 @@ impl Worker {
         let execution = self.engine.execute(&mut session, plan, parameters, &self.ctx);
         let outcome = cancellable(&self.ctx, self.cancel_grace, execution).await?;
         match outcome {
-            Outcome::Done(tag) => {
-                follow_block(&mut session, statement, &tag);
-                Ok(Started::Done(tag))
-            }
+            Outcome::Done(tag) => Ok(Started::Done(tag)),
             Outcome::Rows { schema, stream, tag } => {
                 let settings = session.settings.format_settings();
                 let source = RowSource::new(schema, stream, tag, (formats, &settings))?;
@@ -157,19 +154,4 @@ pub(in crate::pg) fn ensure_block_goes_on(session: &Session, statement: &Stateme
 pub(in crate::pg) fn failed_block() -> SqlError {
     let message = "current transaction is aborted, commands ignored until end of transaction block";
     SqlError::new(SqlState::IN_FAILED_SQL_TRANSACTION, message)
-}
-
-/// Lets the settings follow the block that a statement began or ended.
-fn follow_block(session: &mut Session, statement: &Statement, tag: &str) {
-    if matches!(statement, Statement::Commit(_) | Statement::Rollback(_)) {
-        // COMMIT of a failed block answers ROLLBACK.
-        match tag {
-            "COMMIT" => session.settings.commit_block(),
-            _ => session.settings.roll_back_block(),
-        }
-    }
-    // Also after AND CHAIN.
-    if session.transaction != TransactionStatus::Idle {
-        session.settings.begin_block();
-    }
 }

@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
@@ -34,42 +33,10 @@ impl std::fmt::Debug for PgTls {
     }
 }
 
-/// Why a certificate cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// The PEM text cannot be read.
-    #[error("invalid PEM")]
-    Pem(#[source] rustls::pki_types::pem::Error),
-    /// There is no certificate in the PEM text.
-    #[error("no certificate found")]
-    NoCertificate,
-    /// Certificate and key cannot be used.
-    #[error("unusable certificate or key")]
-    Unusable(#[source] rustls::Error),
-}
-
 impl PgTls {
-    /// Returns TLS 1.2 and 1.3 with a certificate chain, leaf first, and its key.
-    ///
-    /// # Errors
-    /// [`TlsError`] if the texts hold no usable certificate and key.
-    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        let chain: Vec<CertificateDer<'static>> =
-            CertificateDer::pem_slice_iter(chain).collect::<Result<_, _>>().map_err(TlsError::Pem)?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::Pem)?;
-        let leaf = chain.first().ok_or(TlsError::NoCertificate)?.clone();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-            .map_err(TlsError::Unusable)?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .map_err(TlsError::Unusable)?;
-        Ok(Self::from_config(config, &leaf))
-    }
-
-    /// Returns a configuration made elsewhere; `leaf` is the certificate it serves.
-    pub fn from_config(mut config: ServerConfig, leaf: &CertificateDer<'_>) -> Self {
+    /// Returns what a configuration serves; `leaf` is its own certificate.
+    pub fn new(config: Arc<ServerConfig>, leaf: &CertificateDer<'_>) -> Self {
+        let mut config = Arc::unwrap_or_clone(config);
         config.alpn_protocols = vec![ALPN.to_vec()];
         Self { acceptor: TlsAcceptor::from(Arc::new(config)), end_point: end_point(leaf).map(Arc::from) }
     }

@@ -18,8 +18,8 @@ use crate::sqlstate::SqlState;
 mod parameters;
 mod values;
 
-pub use parameters::{SERVER_VERSION, SERVER_VERSION_NUM};
 use parameters::{Parameter, Scope};
+pub use parameters::{SERVER_VERSION, SERVER_VERSION_NUM};
 
 /// The number of parameters with a dot that one session may invent.
 const CUSTOM_PARAMETERS_MAX: usize = 256;
@@ -472,7 +472,12 @@ mod tests {
         refused("timezone", "Mars/Base", "22023", "invalid value for parameter \"TimeZone\": \"Mars/Base\"");
         refused("row_security", "maybe", "22023", "parameter \"row_security\" requires a Boolean value");
         refused("server_version", "99", "55P02", "parameter \"server_version\" cannot be changed");
-        refused("datafusion.runtime.memory_limit", "1", "42501", "permission denied to set parameter \"datafusion.runtime.memory_limit\"");
+        refused(
+            "datafusion.runtime.memory_limit",
+            "1",
+            "42501",
+            "permission denied to set parameter \"datafusion.runtime.memory_limit\"",
+        );
         refused("role", "admin", "42501", "permission denied to set role \"admin\"");
         refused("session_authorization", "bob", "42501", "permission denied to set session authorization \"bob\"");
         refused("lancegate.typo", "1", "42704", "unrecognized configuration parameter \"lancegate.typo\"");
@@ -482,7 +487,12 @@ mod tests {
             "22023",
             "9 is outside the valid range for parameter \"extra_float_digits\" (-15 .. 3)",
         );
-        refused("statement_timeout", "5 weeks", "22023", "invalid value for parameter \"statement_timeout\": \"5 weeks\"");
+        refused(
+            "statement_timeout",
+            "5 weeks",
+            "22023",
+            "invalid value for parameter \"statement_timeout\": \"5 weeks\"",
+        );
     }
 
     #[test]

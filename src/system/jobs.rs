@@ -137,3 +137,88 @@ fn history(job: &Job, now: Timestamp, event_retention: Duration) -> &'static str
     let age = job.finished_at.map(|at| (now - at).to_std().unwrap_or_default());
     if age.is_some_and(|age| age > event_retention) { "unavailable" } else { "available" }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use chrono::DateTime;
+    use lancegate_catalog::{AttemptEpoch, JobId, JobKind, JobState};
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        DateTime::from_timestamp(seconds, 0).unwrap()
+    }
+
+    fn job(state: JobState) -> Job {
+        Job {
+            id: JobId::new(at(0)),
+            kind: JobKind::ComputedRefresh,
+            database: "lancegate".into(),
+            namespace: vec!["team".into(), "ml".into()],
+            table_name: "docs".into(),
+            table_id: None,
+            column: Some("words".into()),
+            branch: None,
+            submitted_by: "ann".into(),
+            spec: Value::Null,
+            parent: None,
+            exclusive_key: None,
+            status: state.into(),
+            phase: "teleporting".into(),
+            progress: Some(json!({"rows_planned": 7, "execution_epoch": 2, "later_field": true})),
+            queue_reason: None,
+            result: None,
+            failure: None,
+            source_version: None,
+            epoch: AttemptEpoch(2),
+            attempt: 2,
+            gateway: None,
+            lease_expires_at: None,
+            not_before: None,
+            created_at: at(10),
+            updated_at: at(20),
+            started_at: Some(at(11)),
+            finished_at: None,
+        }
+    }
+
+    fn cell(job: Job, column: &str) -> Option<String> {
+        let row = JobRow::new(job, at(100), Duration::from_secs(60));
+        let batch = columns::batch(&child_columns(), &[row]).unwrap();
+        let array = batch.column_by_name(column).unwrap().as_string::<i32>().clone();
+        array.iter().next().flatten().map(str::to_owned)
+    }
+
+    #[test]
+    fn prog_12_words_of_newer_software_pass_through_unchanged() {
+        let newer = || job(JobState::Other("hibernating".into()));
+        assert_eq!(cell(newer(), "state").as_deref(), Some("hibernating"));
+        assert_eq!(cell(newer(), "phase").as_deref(), Some("teleporting"));
+        let progress: Value = serde_json::from_str(&cell(newer(), "progress").unwrap()).unwrap();
+        assert_eq!(progress["later_field"], true);
+        let kind = Job { kind: JobKind::Other("weave".into()), ..newer() };
+        assert_eq!(cell(kind, "job_type").as_deref(), Some("weave"));
+    }
+
+    #[test]
+    fn prog_02_a_sample_is_shown_only_for_the_execution_that_it_is_of() {
+        assert!(cell(job(JobState::InProgress), "progress").is_some());
+        let later = Job { epoch: AttemptEpoch(3), ..job(JobState::InProgress) };
+        assert_eq!(cell(later, "progress"), None);
+        for state in [JobState::Queued, JobState::Paused] {
+            assert_eq!(cell(job(state), "progress"), None);
+        }
+        assert!(cell(job(JobState::Canceled), "progress").is_some());
+    }
+
+    #[test]
+    fn a_table_of_a_nested_namespace_is_shown_with_its_path_and_old_history_as_gone() {
+        assert_eq!(cell(job(JobState::InProgress), "table_name").as_deref(), Some("team$ml.docs"));
+        let history = |job| cell(job, "history").unwrap();
+        assert_eq!(history(job(JobState::InProgress)), "available");
+        assert_eq!(history(Job { attempt: 0, ..job(JobState::Queued) }), "not_yet_recorded");
+        assert_eq!(history(Job { finished_at: Some(at(30)), ..job(JobState::Succeeded) }), "unavailable");
+    }
+}

@@ -11,4 +11,7 @@ mod engine;
 mod harness;
 mod http;
 mod interop;
+mod jobs;
+mod refresh;
+mod rows;
 mod tidy;

@@ -14,6 +14,8 @@ fn failure() -> Failure {
         error_code: "WorkerLost".to_owned(),
         message: "worker 3 was killed".to_owned(),
         sqlstate: None,
+        detail: None,
+        hint: None,
     }
 }
 

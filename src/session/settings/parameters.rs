@@ -155,10 +155,15 @@ static TABLE: &[Parameter] = &[
     user("search_path", "\"$user\", public", Kind::IdentifierList, "Schemas in which bare names are looked up"),
     reported(fixed("server_encoding", "UTF8", "Character set of stored text")),
     reported(fixed("server_version", SERVER_VERSION, "Version of PostgreSQL that is spoken")),
-    fixed("server_version_num", SERVER_VERSION_NUM, "Version of PostgreSQL that is spoken, as a number")  ,
+    fixed("server_version_num", SERVER_VERSION_NUM, "Version of PostgreSQL that is spoken, as a number"),
     reported(identity("session_authorization", "", "User that logged in")),
     fixed("ssl", "off", "Whether connections can use TLS"),
-    reported(user("standard_conforming_strings", "on", Kind::OnlyOn, "Backslashes in string literals are plain characters")),
+    reported(user(
+        "standard_conforming_strings",
+        "on",
+        Kind::OnlyOn,
+        "Backslashes in string literals are plain characters",
+    )),
     user("statement_timeout", "0", Kind::Millis, "Time that a statement may take"),
     user("synchronize_seqscans", "on", Kind::Bool, "Kept for dump files; scans are not synchronized"),
     user(

@@ -21,9 +21,14 @@ pub(super) enum Kind {
     /// One word is accepted, others are real in PostgreSQL but not here.
     Only(&'static str),
     Enum(&'static [&'static str]),
-    Integer { min: i64, max: i64 },
+    Integer {
+        min: i64,
+        max: i64,
+    },
     Millis,
-    Kilobytes { min: u64 },
+    Kilobytes {
+        min: u64,
+    },
     Text,
     ApplicationName,
     Encoding,
@@ -190,7 +195,13 @@ fn enumerated(name: &str, value: &str, words: &[&str]) -> Result<String> {
     let wanted = value.trim();
     let wanted = match parse_boolean(wanted) {
         // synchronous_commit takes Booleans beside its words.
-        Some(on) if words.contains(&"on") => if on { "on" } else { "off" },
+        Some(on) if words.contains(&"on") => {
+            if on {
+                "on"
+            } else {
+                "off"
+            }
+        }
         _ => wanted,
     };
     let found = words.iter().find(|word| word.eq_ignore_ascii_case(wanted));
@@ -316,7 +327,9 @@ fn offset_minutes(text: &str) -> Option<i64> {
     let digits = text.trim_start_matches(['+', '-']);
     let minutes = match digits.split_once(':') {
         Some((hours, minutes)) => hours.parse::<u32>().ok()? * 60 + minutes.parse::<u32>().ok()?,
-        None if digits.starts_with(|char: char| char.is_ascii_digit()) => rounded(digits.parse::<f64>().ok()? * 60.0) as u32,
+        None if digits.starts_with(|char: char| char.is_ascii_digit()) => {
+            rounded(digits.parse::<f64>().ok()? * 60.0) as u32
+        }
         None => return None,
     };
     let minutes = i64::from(minutes);

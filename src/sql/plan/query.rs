@@ -108,6 +108,7 @@ impl Planner {
         rewrite::postgres(&mut statement);
         let columns = rewrite::system_columns(&statement);
         let mut state = functions::statement_state(self.engine.state(), &self.caller);
+        system::functions::register(&mut state, &self.system_context());
         let loaded = self.load_relations(&state, &statement, &columns, scope).await?;
         if !columns.is_empty() {
             let is_table = |name: &sqlparser::ast::ObjectName| {

@@ -16,7 +16,7 @@ async fn refusal(gateway: &Gateway, user: &str, password: &str) -> (String, Stri
 
 #[tokio::test]
 async fn an_unknown_user_fails_like_a_wrong_password() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let wrong = refusal(&gateway, USER, "not the password").await;
     let unknown = refusal(&gateway, "nobody", "not the password").await;
     assert_eq!(wrong.0, "28P01");
@@ -26,7 +26,7 @@ async fn an_unknown_user_fails_like_a_wrong_password() {
 
 #[tokio::test]
 async fn an_unknown_user_is_challenged_with_the_same_salt_each_time() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut challenges = Vec::new();
     for _ in 0..2 {
         let mut raw = Raw::open(gateway.pg_addr()).await;
@@ -48,10 +48,10 @@ async fn an_unknown_user_is_challenged_with_the_same_salt_each_time() {
 
 #[tokio::test]
 async fn an_unknown_database_is_refused_after_authentication() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::open(gateway.pg_addr()).await;
     raw.send(&startup(0, &[("user", USER), ("database", "missing")])).await;
-    raw.log_in(&gateway.password()).await;
+    raw.log_in(gateway.password()).await;
     raw.expect_fatal("3D000").await;
     let mut raw = Raw::open(gateway.pg_addr()).await;
     raw.send(&startup(0, &[("user", USER), ("database", "missing")])).await;
@@ -61,7 +61,7 @@ async fn an_unknown_database_is_refused_after_authentication() {
 
 #[tokio::test]
 async fn start_up_tells_drivers_what_they_need() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::open(gateway.pg_addr()).await;
     let parameters = [
         ("user", USER),
@@ -71,7 +71,7 @@ async fn start_up_tells_drivers_what_they_need() {
         ("options", "-c statement_timeout=5s"),
     ];
     raw.send(&startup(0, &parameters)).await;
-    raw.log_in(&gateway.password()).await;
+    raw.log_in(gateway.password()).await;
     let replies = raw.until_ready().await;
     let told: Vec<String> = replies
         .iter()
@@ -97,20 +97,20 @@ async fn start_up_tells_drivers_what_they_need() {
 
 #[tokio::test]
 async fn a_newer_minor_version_is_negotiated_and_gets_a_long_key() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::open(gateway.pg_addr()).await;
     raw.send(&startup(9999, &[("user", USER), ("database", USER), ("_pq_.unknown", "1")])).await;
     let negotiate = raw.next().await.unwrap();
     assert_eq!(negotiate.kind, 'v');
     assert_eq!(negotiate.body[..8], [0, 3, 0, 2, 0, 0, 0, 1]);
-    raw.log_in(&gateway.password()).await;
+    raw.log_in(gateway.password()).await;
     raw.until_ready().await;
     assert_eq!(raw.key.1.len(), 32);
 }
 
 #[tokio::test]
 async fn a_setting_that_does_not_exist_ends_the_start_up() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     for (name, value, code) in [
         ("nonsense", "1", "42704"),
         ("options", "-c nonsense=1", "42704"),
@@ -122,7 +122,7 @@ async fn a_setting_that_does_not_exist_ends_the_start_up() {
         let mut raw = Raw::open(gateway.pg_addr()).await;
         raw.send(&startup(0, &[("user", USER), ("database", USER), (name, value)])).await;
         if !matches!(code, "42601" | "0A000") {
-            raw.log_in(&gateway.password()).await;
+            raw.log_in(gateway.password()).await;
         }
         raw.expect_fatal(code).await;
     }

@@ -7,7 +7,7 @@ const NUMBERS: &str = "SELECT n FROM (VALUES (1), (2), (3), (4), (5)) AS t (n) O
 
 #[tokio::test]
 async fn one_sequence_answers_in_order() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     let replies = raw
         .exchange(&[
@@ -27,7 +27,7 @@ async fn one_sequence_answers_in_order() {
 
 #[tokio::test]
 async fn a_row_limit_suspends_a_portal() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     assert_eq!(kinds(&raw.query("BEGIN").await), "CZ");
     let replies = raw.exchange(&[parse("", NUMBERS), bind("p", "", &[]), execute("p", 2), sync()]).await;
@@ -42,7 +42,7 @@ async fn a_row_limit_suspends_a_portal() {
 
 #[tokio::test]
 async fn a_portal_ends_with_its_transaction_and_a_statement_does_not() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     let replies = raw.exchange(&[parse("s", "SELECT 1"), bind("p", "s", &[]), sync()]).await;
     assert_eq!(kinds(&replies), "12Z");
@@ -54,7 +54,7 @@ async fn a_portal_ends_with_its_transaction_and_a_statement_does_not() {
 
 #[tokio::test]
 async fn the_unnamed_statement_survives_sync_and_ends_with_a_simple_query() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     raw.exchange(&[parse("", "SELECT 1"), sync()]).await;
     let replies = raw.exchange(&[bind("", "", &[]), execute("", 0), sync()]).await;
@@ -66,7 +66,7 @@ async fn the_unnamed_statement_survives_sync_and_ends_with_a_simple_query() {
 
 #[tokio::test]
 async fn an_error_in_the_middle_of_a_pipeline_skips_to_sync() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     let good = [parse("", "SELECT 1"), bind("", "", &[]), execute("", 0)].concat();
     let bad = [parse("", "SELECT 1/0 AS x FROM missing"), bind("", "", &[]), execute("", 0)].concat();
@@ -80,7 +80,7 @@ async fn an_error_in_the_middle_of_a_pipeline_skips_to_sync() {
 
 #[tokio::test]
 async fn mistakes_have_their_codes_and_the_session_goes_on() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     let check: &[(&[Vec<u8>], &str)] = &[
         (&[bind("", "missing", &[]), sync()], "26000"),
@@ -103,7 +103,7 @@ async fn mistakes_have_their_codes_and_the_session_goes_on() {
 
 #[tokio::test]
 async fn an_empty_statement_has_no_rows_and_no_error() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     let messages = [parse("", " -- nothing"), describe(b'S', ""), bind("", "", &[]), execute("", 0), sync()];
     assert_eq!(kinds(&raw.exchange(&messages).await), "1tn2IZ");
@@ -113,7 +113,7 @@ async fn an_empty_statement_has_no_rows_and_no_error() {
 
 #[tokio::test]
 async fn a_failed_block_refuses_everything_but_its_end() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     raw.query("BEGIN").await;
     let replies = raw.query("SELECT * FROM missing").await;
@@ -129,7 +129,7 @@ async fn a_failed_block_refuses_everything_but_its_end() {
 
 #[tokio::test]
 async fn many_pipelining_clients_get_their_own_answers() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut clients = tokio::task::JoinSet::new();
     for client in 0..40 {
         let mut raw = Raw::session(&gateway).await;

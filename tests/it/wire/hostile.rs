@@ -9,7 +9,7 @@ use crate::harness::Gateway;
 
 #[tokio::test]
 async fn bytes_behind_an_encryption_request_are_refused() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     for request in [ssl_request(), gssenc_request()] {
         let stuffed = [request, startup(0, &[("user", USER)]), query("SELECT 1")].concat();
         for split in [stuffed.len(), 9, 20] {
@@ -37,7 +37,7 @@ impl Raw {
 
 #[tokio::test]
 async fn a_second_encryption_request_of_a_kind_is_refused() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     for request in [ssl_request(), gssenc_request()] {
         let mut raw = Raw::open(gateway.pg_addr()).await;
         raw.send(&request).await;
@@ -49,7 +49,7 @@ async fn a_second_encryption_request_of_a_kind_is_refused() {
 
 #[tokio::test]
 async fn malformed_start_up_packets_are_refused() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let large = "x".repeat(10_001);
     let cases: &[(&str, Vec<u8>, &str)] = &[
         ("no length", 0_u32.to_be_bytes().to_vec(), "08P01"),
@@ -73,7 +73,7 @@ async fn malformed_start_up_packets_are_refused() {
 
 #[tokio::test]
 async fn nothing_but_a_password_is_read_before_authentication() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let huge = [b'Q'].into_iter().chain(0x3fff_fff0_u32.to_be_bytes()).collect::<Vec<u8>>();
     let password = [b'p'].into_iter().chain(70_000_u32.to_be_bytes()).collect::<Vec<u8>>();
     for (bytes, code) in [(huge, "08P01"), (password, "08P01"), (query("SELECT 1"), "08P01"), (sync(), "08P01")] {
@@ -87,7 +87,7 @@ async fn nothing_but_a_password_is_read_before_authentication() {
 
 #[tokio::test]
 async fn malformed_lengths_end_the_session_with_an_error() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     for kind in *b"QPBDECHSXdcfpF" {
         for length in [0_u32, 1, 3, 0x7fff_ffff, 0xffff_ffff] {
             let mut raw = Raw::session(&gateway).await;
@@ -107,7 +107,7 @@ async fn malformed_lengths_end_the_session_with_an_error() {
 
 #[tokio::test]
 async fn malformed_bodies_end_the_session_with_an_error() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let bodies: &[(u8, &[u8])] = &[
         (b'Q', b"SELECT 1"),
         (b'Q', b"SELECT 1\0more\0"),
@@ -129,7 +129,7 @@ async fn malformed_bodies_end_the_session_with_an_error() {
 
 #[tokio::test]
 async fn invalid_utf_8_is_refused_and_the_session_goes_on() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     for bytes in [&b"SELECT '\xc0\xa7'\0"[..], b"SELECT '\xff'\0", b"SELECT '\xed\xa0\x80'\0"] {
         let replies = raw.exchange(&[message(b'Q', bytes)]).await;
@@ -142,7 +142,7 @@ async fn invalid_utf_8_is_refused_and_the_session_goes_on() {
 
 #[tokio::test]
 async fn silent_connections_do_not_keep_others_out_for_long() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut silent = Vec::new();
     for _ in 0..300 {
         if let Ok(stream) = tokio::net::TcpStream::connect(gateway.pg_addr()).await {
@@ -160,7 +160,7 @@ async fn silent_connections_do_not_keep_others_out_for_long() {
 
 #[tokio::test]
 async fn copy_messages_outside_a_copy_are_ignored() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     let copies = [message(b'd', b"1\t2\n"), message(b'c', b""), message(b'f', b"no\0"), query("SELECT 1")];
     assert_eq!(kinds(&raw.exchange(&copies).await), "TDCZ");

@@ -10,7 +10,7 @@ const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 100000000000) AS 
 
 #[tokio::test]
 async fn a_script_answers_each_statement_and_stops_at_the_first_error() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     let replies = raw.query("SET application_name = 'x'; SELECT 1; SHOW application_name").await;
     assert_eq!(kinds(&replies), "CTDCTDCZ");
@@ -25,7 +25,7 @@ async fn a_script_answers_each_statement_and_stops_at_the_first_error() {
 
 #[tokio::test]
 async fn a_syntax_error_runs_nothing_of_the_script() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     let replies = raw.query("SELECT 1; SELEC 2").await;
     assert_eq!((kinds(&replies).as_str(), code(&replies).as_deref()), ("EZ", Some("42601")));
@@ -34,7 +34,7 @@ async fn a_syntax_error_runs_nothing_of_the_script() {
 
 #[tokio::test]
 async fn changed_settings_are_reported_and_a_rollback_takes_them_back() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     let reports = |replies: &[super::raw::Reply]| -> Vec<String> {
         let told = replies.iter().filter(|reply| reply.kind == 'S');
@@ -47,7 +47,7 @@ async fn changed_settings_are_reported_and_a_rollback_takes_them_back() {
 
 #[tokio::test]
 async fn a_cancel_request_ends_the_running_statement_only() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     // Between statements it does nothing.
     let mut cancel = Raw::open(gateway.pg_addr()).await;
@@ -71,7 +71,7 @@ async fn a_cancel_request_ends_the_running_statement_only() {
 
 #[tokio::test]
 async fn a_statement_timeout_ends_a_statement_in_time() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     raw.query("SET statement_timeout = '500ms'").await;
     let began_at = Instant::now();
@@ -83,7 +83,7 @@ async fn a_statement_timeout_ends_a_statement_in_time() {
 
 #[tokio::test]
 async fn idle_sessions_end_in_time_with_a_reason() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     raw.query("SET idle_session_timeout = '200ms'").await;
     raw.expect_fatal("57P05").await;
@@ -95,7 +95,7 @@ async fn idle_sessions_end_in_time_with_a_reason() {
 
 #[tokio::test]
 async fn cursors_and_prepared_statements_work_in_sql() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let client = gateway.connect().await;
     let rows = |messages: Vec<tokio_postgres::SimpleQueryMessage>| -> Vec<String> {
         let rows = messages.into_iter().filter_map(|message| match message {
@@ -125,7 +125,7 @@ async fn cursors_and_prepared_statements_work_in_sql() {
 
 #[tokio::test]
 async fn an_oversized_message_is_refused_by_its_header() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     raw.send(&[b'Q', 0x3f, 0xff, 0xff, 0xff]).await;
     raw.expect_fatal("54000").await;
@@ -133,7 +133,7 @@ async fn an_oversized_message_is_refused_by_its_header() {
 
 #[tokio::test]
 async fn binary_and_text_results_are_chosen_by_the_driver() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start();
     let client = gateway.connect().await;
     let row = client
         .query_one("SELECT $1::int8 + 1, $2::text, $3::float8, NULL::text", &[&41_i64, &"é", &1.5_f64])
