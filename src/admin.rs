@@ -12,6 +12,11 @@ use lancegate_catalog::{Catalog, CatalogError, NewUser, ObjectChange, User, User
 /// The name of the first user and of the database that `--data` is the root of.
 pub const FIRST_USER: &str = "lancegate";
 
+/// Returns [`FIRST_USER`] as a name.
+pub fn first_user() -> UserName {
+    UserName::parse(FIRST_USER).expect("the literal is a valid name")
+}
+
 /// Characters of a random password: no 0, 1, i, l or o, which look alike.
 const PASSWORD_ALPHABET: &[u8] = b"23456789abcdefghjkmnpqrstuvwxyz";
 /// Characters of a random password; about 118 bits.

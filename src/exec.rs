@@ -189,6 +189,11 @@ impl Engine {
         &self.inner.state
     }
 
+    /// Returns what runs statements apart from sockets and jobs.
+    pub fn query_runtime(&self) -> tokio::runtime::Handle {
+        self.inner.runtime.handle()
+    }
+
     /// Returns the threads that queries run on.
     pub(crate) fn runtime(&self) -> &QueryRuntime {
         &self.inner.runtime

@@ -17,9 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, FirstLogin};
 use crate::config::Config;
+use crate::exec::{Engine, EngineParts, QueryConfig};
 use crate::http::{self, HttpShared};
+use crate::jobs::{Jobs, JobsConfig, JobsParts};
 use crate::metrics::Metrics;
+use crate::pg::{self, Identities, PgShared, PgTls};
 use crate::shutdown::{Readiness, Stage, step};
+use crate::storage::Store;
 
 mod compute;
 mod error;
@@ -29,7 +33,7 @@ pub use error::StartError;
 pub(crate) use error::metadata_advice;
 
 /// Open statements may take so long to end once the gateway stops.
-const STATEMENTS_DEADLINE: Duration = Duration::from_secs(15);
+const STATEMENTS_DEADLINE: Duration = Duration::from_secs(20);
 /// Running attempts may take so long to reach a point where they release their job.
 const JOBS_DEADLINE: Duration = Duration::from_secs(15);
 /// Open HTTP requests, the store and compute threads each.
@@ -44,6 +48,7 @@ pub struct Gateway {
     first_login: Option<FirstLogin>,
     readiness: Arc<Readiness>,
     catalog: Catalog,
+    jobs: Jobs,
     compute: Compute,
     pg: Server,
     http: Server,
@@ -59,13 +64,7 @@ impl Gateway {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let (pg_listener, pg_addr) = bind("pg.listen", config.pg.listen).await?;
         let (http_listener, http_addr) = bind("http.listen", config.http.listen).await?;
-        let tls = config
-            .pg
-            .tls()
-            .map(|(cert, key)| crate::tls::server_config(cert, key))
-            .transpose();
-        let tls = tls.map_err(StartError::Tls)?;
-
+        let tls = read_tls(&config)?;
         let readiness = Arc::new(Readiness::default());
         let metrics = Arc::new(Metrics::new());
         let http = start_http(&config, http_listener, &readiness, &metrics);
@@ -78,9 +77,11 @@ impl Gateway {
         let first_login = first_login.await.map_err(StartError::FirstUser)?;
         let compute = Compute::start(config.query.thread_count()).map_err(StartError::Compute)?;
 
-        // SEAM engine: `exec::Engine::open(&config, catalog.clone(), Arc::clone(&metrics), compute.handle())`.
-        let query_handle = compute.handle();
-        let pg = start_pg(pg_listener, tls, query_handle);
+        let store = Store::new(&config.data).map_err(StartError::Store)?;
+        let jobs = start_jobs(&config, &catalog, &store, &compute).await?;
+        let engine = open_engine(&config, &catalog, store, &jobs)?;
+        engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
+        let pg = start_pg(&config, pg_listener, tls, engine).await?;
 
         readiness.advance(Stage::Ready);
         tracing::info!(%pg_addr, %http_addr, data = %config.data, "ready");
@@ -90,6 +91,7 @@ impl Gateway {
             first_login,
             readiness,
             catalog,
+            jobs,
             compute,
             pg,
             http,
@@ -123,8 +125,9 @@ impl Gateway {
         tracing::info!("stopping");
         self.readiness.advance(Stage::Stopping);
         self.pg.stop("statements", STATEMENTS_DEADLINE).await;
-        // SEAM jobs: stop claiming, let attempts release their leases.
-        step("jobs", JOBS_DEADLINE, async {}).await;
+        if !self.jobs.stop(JOBS_DEADLINE).await {
+            tracing::warn!("attempts were left behind; the next start takes their jobs over");
+        }
         self.http.stop("http", CLOSING_DEADLINE).await;
         self.compute.stop(CLOSING_DEADLINE).await;
         step("metadata", CLOSING_DEADLINE, self.catalog.close()).await;
@@ -183,17 +186,73 @@ fn start_http(
     })
 }
 
-// SEAM wire: `pg::serve(listener, Arc<PgShared>, stop)` with the engine, the
-// catalog, `config.pg`, the TLS configuration and the metrics.
-fn start_pg(
+/// Reads the certificate once for the handshake and once for channel binding.
+fn read_tls(config: &Config) -> Result<Option<PgTls>, StartError> {
+    let Some((certificate, key)) = config.pg.tls() else { return Ok(None) };
+    let server = crate::tls::server_config(certificate, key).map_err(StartError::Tls)?;
+    let leaf = crate::tls::leaf(certificate).map_err(StartError::Tls)?;
+    Ok(Some(PgTls::new(server, &leaf)))
+}
+
+async fn start_jobs(
+    config: &Config,
+    catalog: &Catalog,
+    store: &Store,
+    compute: &Compute,
+) -> Result<Jobs, StartError> {
+    let threads = config.query.thread_count();
+    let bounds = JobsConfig {
+        workers_max: config.column_refresh.workers.unwrap_or(threads),
+        publish_fragments: config.column_refresh.publish_fragments,
+        publish_interval: config.column_refresh.publish_interval.get(),
+        ..JobsConfig::from(&config.jobs)
+    };
+    let parts = JobsParts {
+        catalog: catalog.clone(),
+        store: store.clone(),
+        io: tokio::runtime::Handle::current(),
+        compute: compute.handle(),
+        config: bounds,
+    };
+    Jobs::start(parts).await.map_err(StartError::Metadata)
+}
+
+fn open_engine(config: &Config, catalog: &Catalog, store: Store, jobs: &Jobs) -> Result<Engine, StartError> {
+    let spill = config.query.spill_directory.clone();
+    let parts = EngineParts {
+        catalog: catalog.clone(),
+        store,
+        query: QueryConfig {
+            memory_bytes: config.query.memory.as_usize(),
+            spill_directory: spill.unwrap_or_else(|| std::env::temp_dir().join("lancegate-spill")),
+            spill_bytes_max: config.query.spill_max.get(),
+            threads: config.query.thread_count(),
+        },
+        limits: lancegate_sql::Limits::default(),
+        gpu_classes: config.gpu_classes(),
+        jobs: Arc::new(jobs.clone()),
+    };
+    Engine::new(parts).map_err(StartError::Engine)
+}
+
+async fn start_pg(
+    config: &Config,
     listener: TcpListener,
-    _tls: Option<Arc<rustls::ServerConfig>>,
-    _query: tokio::runtime::Handle,
-) -> Server {
-    Server::spawn(|stop| async move {
-        stop.cancelled().await;
-        drop(listener);
-    })
+    tls: Option<PgTls>,
+    engine: Engine,
+) -> Result<Server, StartError> {
+    let identities = Identities::open(engine.catalog().clone()).await.map_err(StartError::Engine)?;
+    let mut bounds = pg::PgConfig::new(engine.query_runtime());
+    bounds.connections_max = config.pg.max_connections;
+    bounds.connections_reserved = config.pg.reserved_connections;
+    bounds.authentication_timeout = config.pg.authentication_timeout.get();
+    bounds.message_bytes_max = config.pg.message_bytes_max.as_usize();
+    // Nobody listens in on the loopback interface.
+    bounds.allow_plaintext = config.pg.allow_plaintext || config.pg.listen.ip().is_loopback();
+    let timeout = config.query.statement_timeout.get().as_millis().to_string();
+    bounds.session_defaults = vec![("statement_timeout".to_owned(), timeout)];
+    let shared = Arc::new(PgShared::new(engine, identities, bounds, tls));
+    Ok(Server::spawn(|stop| pg::serve(listener, shared, stop)))
 }
 
 /// Binds an address and returns with it the real one, which differs for port 0.

@@ -47,6 +47,11 @@ impl QueryRuntime {
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
+    /// Returns what spawns work on the query threads.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
     /// Runs `work` on a query thread. Dropping the future aborts it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,

@@ -19,7 +19,7 @@ impl Compute {
     pub(super) fn start(threads: usize) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads)
-            .thread_name("query")
+            .thread_name("refresh")
             .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()?;

@@ -41,6 +41,12 @@ pub enum StartError {
     /// The TLS files cannot be used.
     #[error("{}: {}", .0.key(), .0)]
     Tls(#[source] TlsError),
+    /// The data is behind a scheme that is not supported.
+    #[error("data: {0}")]
+    Store(crate::storage::StorageError),
+    /// The query engine or the login data cannot be opened.
+    #[error("query: {}", .0.message)]
+    Engine(crate::error::SqlError),
     /// The threads that compute cannot be started.
     #[error("query.threads: the compute threads cannot be started")]
     Compute(#[source] io::Error),
