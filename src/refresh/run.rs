@@ -21,7 +21,6 @@ use super::snapshot::Snapshot;
 use super::stage::{StageTimes, StagedFragment, stage_fragment};
 use super::{Limits, RefreshError, RefreshOutcome, RefreshSpec, staleness};
 use crate::storage::commit::{self, Replacement};
-use crate::storage::signature::Signature;
 use crate::storage::{StorageError, Store, computed};
 
 /// Times that rows invalidated by concurrent writes are planned again (RC-15).
@@ -276,7 +275,7 @@ impl Attempt<'_> {
             counted = (counted.0 + 1, counted.1 + staged.rows.len());
             let entry = FragmentProvenance {
                 // What it was computed from, also if an input moved since.
-                inputs: staged.inputs(),
+                inputs: staged.inputs,
                 output: output.sign(fragment),
                 not_current: not_current(staged, fragment, before),
             };
@@ -313,7 +312,7 @@ fn not_current(staged: &StagedFragment, fragment: &Fragment, before: &Provenance
     rows.insert_range(0..physical);
     rows -= &staged.rows;
     if let Some(taken_over) = before.fragments.get(&staged.fragment_id) {
-        let same_inputs = taken_over.inputs == staged.inputs() && taken_over.output.0 == staged.replaces;
+        let same_inputs = taken_over.inputs == staged.inputs && taken_over.output == staged.replaces;
         if same_inputs {
             rows &= &taken_over.not_current;
         }
@@ -331,8 +330,8 @@ fn replacement(staged: &StagedFragment) -> Replacement {
     Replacement {
         fragment_id: staged.fragment_id,
         file: staged.file.clone(),
-        inputs: staged.inputs(),
-        replaces: Signature(staged.replaces),
+        inputs: staged.inputs,
+        replaces: staged.replaces,
     }
 }
 

@@ -35,9 +35,9 @@ pub struct StagedFragment {
     /// The file, as a commit references it.
     pub file: DataFile,
     /// Where the inputs were that it was computed from.
-    pub inputs: u128,
+    pub inputs: Signature,
     /// Where the stored values were that it replaces.
-    pub replaces: u128,
+    pub replaces: Signature,
     /// Rows that it computed anew, as a serialized Roaring bitmap.
     #[serde(with = "bitmap")]
     pub rows: RoaringBitmap,
@@ -52,13 +52,6 @@ pub struct StageTimes {
     pub evaluate: Duration,
     /// Everything else: encoding and writing the file.
     pub write: Duration,
-}
-
-impl StagedFragment {
-    /// The signature of the inputs.
-    pub fn inputs(&self) -> Signature {
-        Signature(self.inputs)
-    }
 }
 
 /// Stages one fragment.
@@ -99,8 +92,8 @@ pub async fn stage_fragment(
     let staged = StagedFragment {
         fragment_id: work.fragment_id,
         file,
-        inputs: snapshot.input_signer().sign(metadata).0,
-        replaces: snapshot.output_signer().sign(metadata).0,
+        inputs: snapshot.input_signer().sign(metadata),
+        replaces: snapshot.output_signer().sign(metadata),
         rows: work.rows.clone(),
     };
     Ok((staged, times))

@@ -62,6 +62,25 @@ impl VisitorMut for Postgres {
     }
 }
 
+/// Returns the names in FROM that are called: functions, not relations.
+pub fn table_functions(statement: &Statement) -> BTreeSet<String> {
+    struct Called(BTreeSet<String>);
+    impl Visitor for Called {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Table { name, args: Some(_), .. } = factor {
+                let last = name.0.last().and_then(|part| part.as_ident());
+                self.0.extend(last.map(|ident| ident.value.to_ascii_lowercase()));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut called = Called(BTreeSet::new());
+    let _ = statement.visit(&mut called);
+    called.0
+}
+
 fn unqualify(function: &mut Function) {
     strip_schema(&mut function.name);
     // `current_user` is a call without parentheses; DataFusion wants them.

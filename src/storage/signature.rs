@@ -10,11 +10,26 @@
 use lance::Dataset;
 use lance_core::datatypes::Field;
 use lance_table::format::{DataFile, Fragment};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A 128-bit digest (XXH3) of the files and physical columns behind some fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signature(pub u128);
+
+/// JSON has no numbers of 128 bits; receipts hold 32 hexadecimal digits.
+impl Serialize for Signature {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Signature {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u128::from_str_radix(&text, 16).map(Self).map_err(serde::de::Error::custom)
+    }
+}
 
 /// Signs fragments of one table version for one set of fields.
 #[derive(Debug)]

@@ -184,7 +184,7 @@ impl Planner {
             return Ok(None);
         }
         ensure_columns(std::iter::once(name))?;
-        let analyzed = expression::analyze(&add.expression.text, &shape.schema)
+        let analyzed = expression::analyze(without_parentheses(&add.expression), &shape.schema)
             .map_err(|error| SqlError::from(error).at(add.expression.position.get()))?;
         let data_type = match &add.data_type {
             Some(declared) => types::field(name, declared, true)?.data_type().clone(),
@@ -193,7 +193,7 @@ impl Planner {
         let declaration = Declaration {
             name: name.to_owned(),
             data_type: data_type.clone(),
-            expression: add.expression.text.clone(),
+            expression: without_parentheses(&add.expression).to_owned(),
             inputs: analyzed.inputs,
             auto_refresh_enabled: add.options.auto_refresh_enabled,
             auto_refresh_interval_seconds: add.options.auto_refresh_interval_seconds,
@@ -268,5 +268,16 @@ fn merge(actions: &mut Vec<AlterAction>, action: AlterAction) {
         (Some(AlterAction::AddColumns(list)), AlterAction::AddColumns(more)) => list.extend(more),
         (Some(AlterAction::DropColumns(list)), AlterAction::DropColumns(more)) => list.extend(more),
         (_, action) => actions.push(action),
+    }
+}
+
+/// Brackets around the whole expression belong to the statement (`AS (…)`), not
+/// to the declaration.
+fn without_parentheses(expression: &ast::SourceExpr) -> &str {
+    let text = expression.text.trim();
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    match (&expression.expr, inner) {
+        (sqlparser::ast::Expr::Nested(_), Some(inner)) => inner.trim(),
+        _ => text,
     }
 }

@@ -236,6 +236,7 @@ impl Planner {
     ) -> Result<HashMap<TableReference, Loaded>> {
         let wrapped = datafusion::sql::parser::Statement::Statement(Box::new(statement.clone()));
         let mut loaded = HashMap::new();
+        let functions = rewrite::table_functions(statement);
         for reference in state.resolve_table_references(&wrapped)? {
             if loaded.contains_key(&reference) {
                 continue;
@@ -243,7 +244,7 @@ impl Planner {
             let name = name_of(&reference);
             if let Some(relation) = self.load(&name, columns, scope).await? {
                 loaded.insert(reference, relation);
-            } else {
+            } else if !functions.contains(&name.name) {
                 return Err(resolve::no_relation(&name).at(self.position_of(statement, &name)));
             }
         }

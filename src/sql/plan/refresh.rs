@@ -187,7 +187,8 @@ fn predicate_error(error: ExpressionError) -> SqlError {
     match error {
         ExpressionError::Invalid(error) => SqlError::from(error),
         ExpressionError::NotImmutable(function) => {
-            SqlError::not_supported("functions in the WHERE clause of REFRESH COLUMN must be immutable")
+            let message = "functions in the WHERE clause of REFRESH COLUMN are not immutable";
+            SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
                 .detail(format!("{function}() may give another result for another row or time."))
         }
         ExpressionError::NotScalar(what) => {
