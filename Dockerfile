@@ -2,7 +2,7 @@
 
 FROM rust:1.95-bookworm AS build
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends protobuf-compiler \
+    && apt-get install -y --no-install-recommends protobuf-compiler libprotobuf-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
@@ -20,10 +20,13 @@ COPY --from=build /out/lancegate /usr/local/bin/lancegate
 USER lancegate
 VOLUME /var/lib/lancegate
 ENV LANCEGATE_DATA=/var/lib/lancegate/data
-EXPOSE 5433 10024
-# Inside a container, listen on all addresses and decide about plaintext
-# yourself: give the wire a certificate (pg.tls_cert, pg.tls_key), or say
-# `--set pg.allow_plaintext=true` on a network that you trust.
+EXPOSE 5433
+# In a container the wire listens on all addresses, and is refused there
+# without a decision about plaintext: give it a certificate
+# (LANCEGATE_PG__TLS_CERT, LANCEGATE_PG__TLS_KEY), or set
+# LANCEGATE_PG__ALLOW_PLAINTEXT=true on a network that you trust. Health and
+# metrics stay on the container's loopback, where the check below asks; to reach
+# them from outside set LANCEGATE_HTTP__LISTEN and LANCEGATE_HTTP__ALLOW_PLAINTEXT.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
     CMD curl --fail --silent http://127.0.0.1:10024/readyz || exit 1
 ENTRYPOINT ["lancegate"]

@@ -29,10 +29,10 @@ REQUIREMENTS := tests/requirements.txt
 VENV := $(CACHE)/venv-$(shell sha256sum $(REQUIREMENTS) | cut -c1-16)
 export LANCEGATE_TEST_PYTHON := $(VENV)/bin/python
 
-# $(call need,program,package): installs a Debian package whose program is missing.
+# $(call need,program,packages): installs Debian packages if the program is missing.
 define need
 @command -v $(1) >/dev/null || { \
-	echo "installing the Debian package $(2), because $(1) is missing"; \
+	echo "installing from Debian: $(2), because $(1) is missing"; \
 	$(SUDO) apt-get update -qq; \
 	DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $(2); }
 endef
@@ -44,8 +44,8 @@ help: ## List the targets.
 .PHONY: demo
 demo: tools ## Build with the quick profile and show the main job through psql.
 	$(call need,psql,postgresql-client)
-	@echo "building; the first time takes a quarter of an hour on two cores"
-	cargo build --profile quick --bin lancegate
+	@echo "building with the profile of the tests; the first time takes tens of minutes on two cores"
+	cargo build $(QUICK)
 	"$(CARGO_TARGET_DIR)/quick/lancegate" demo
 
 .PHONY: test
@@ -69,14 +69,18 @@ build: tools ## Build the release binary to bin/lancegate.
 	cargo build --release --bin lancegate
 	install -D "$(CARGO_TARGET_DIR)/release/lancegate" bin/lancegate
 
+# The program under measurement: LANCEGATE_BIN if it is set, else bin/lancegate
+# if `make build` has made it, else a build of the quick profile, made here.
 .PHONY: bench
-bench: tools python ## Measure against the release binary.
-	$(call need,psql,postgresql-client)
-	@command -v pg_ctl >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null || { \
-		echo "installing the Debian package postgresql, to compare with"; \
+bench: tools python ## Measure beside PostgreSQL, plain Lance and lancedb.
+	@compgen -G '/usr/lib/postgresql/*/bin/pgbench' >/dev/null || { \
+		echo "installing the Debian package postgresql: its server and pgbench are compared with"; \
 		$(SUDO) apt-get update -qq; \
 		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends postgresql; }
-	@test -x bin/lancegate || $(MAKE) build
+	@if test -z "$${LANCEGATE_BIN:-}" -a ! -x bin/lancegate; then \
+		echo "bin/lancegate is missing: building and measuring the quick profile; run \`make build\` first for real figures"; \
+		cargo build $(QUICK); \
+	fi
 	"$(LANCEGATE_TEST_PYTHON)" bench/run
 
 .PHONY: example
@@ -88,14 +92,14 @@ example: tools ## Write config.example.toml again.
 .PHONY: tools
 tools:
 	@command -v cargo >/dev/null || { echo "Rust is missing; install it with rustup"; exit 1; }
-	$(call need,protoc,protobuf-compiler)
+	$(call need,protoc,protobuf-compiler libprotobuf-dev)
 	$(call need,cc,build-essential)
 
 # The Python environment of the tests.
 .PHONY: python
 python: $(VENV)/.complete
 
-$(VENV)/.complete: $(REQUIREMENTS)
+$(VENV)/.complete: | $(REQUIREMENTS)
 	$(call need,python3,python3)
 	@python3 -c 'import ensurepip' 2>/dev/null || { \
 		echo "installing the Debian package python3-venv, because the module venv is missing"; \
