@@ -59,7 +59,7 @@ pub(super) fn lance(error: &lance::Error) -> SqlError {
 /// A file that is there and too short or unreadable as Lance is damaged.
 fn looks_damaged(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
-    ["invalid magic", "unexpected end", "out of bounds", "truncated", "magic number", "past the end", "range"]
+    ["invalid magic", "unexpected end", "out of bounds", "truncated", "magic number", "past the end", "fill whole buffer"]
         .iter()
         .any(|sign| message.contains(sign))
 }

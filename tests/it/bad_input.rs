@@ -97,11 +97,11 @@ impl Drop for SmallDisk {
 
 #[tokio::test]
 async fn a_full_disk_fails_the_job_by_name_and_loses_nothing() {
-    let disk = SmallDisk::mount(24 << 20);
+    let disk = SmallDisk::mount(48 << 20);
     let gateway = Gateway::start_in(disk.0.path());
     let client = gateway.connect().await;
     client.batch_execute("CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 400000) AS s(i)").await.unwrap();
-    client.batch_execute("ALTER TABLE t ADD COLUMN y AS id * 2").await.unwrap();
+    client.batch_execute("ALTER TABLE t ADD COLUMN y AS md5(cast(id AS text))").await.unwrap();
     let filler = disk.0.path().join("filler");
     let mut file = fs::File::create(&filler).unwrap();
     let full = std::io::copy(&mut std::io::repeat(1), &mut file);
