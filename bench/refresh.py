@@ -52,19 +52,15 @@ def full(folder, options):
     """x * 2 over the large table: ours, plain Lance scan + write, embedded lancedb."""
     source = make(folder, "large", options.rows, 40)
     ours, plain, embedded, peaks = [], [], [], []
-    for index in range(options.repeat):
+    for _ in range(options.repeat):
         data = copy(source, folder, "plain")
         dataset = lance.dataset(str(data / "t.lance"))
         plain.append(timed(lambda: dataset.add_columns({"y": "x * 2"})))
 
         data = copy(source, folder, "embedded")
         table = lancedb.connect(str(data)).open_table("t")
-        try:
-            table.add_columns(computed_columns(table))
-            embedded.append(timed(lambda: table.refresh_column("y")))
-        except Exception as error:  # an older package without computed columns
-            if index == 0:
-                print(f"# embedded lancedb: {error}")
+        table.add_columns(computed={"y": "x * 2"})
+        embedded.append(timed(lambda: table.refresh_column("y")))
 
         data = copy(source, folder, "ours")
         with Gateway(data) as gateway, gateway.connect() as client:
@@ -79,13 +75,6 @@ def full(folder, options):
             peer_rate = options.rows / statistics.median(times) / 1e6
             yield row("x * 2 over all rows", peer, peer_rate, rate, "M rows/s", rate / peer_rate, target)
     yield row("peak memory of the gateway", None, None, max(peaks), "MiB", None, "≤ 768")
-
-
-def computed_columns(table):
-    """The embedded package's way to declare y = x * 2."""
-    from lancedb import functions  # noqa: F401  (absent before computed columns)
-
-    return {"y": "x * 2"}
 
 
 def incremental(folder, options):

@@ -86,7 +86,7 @@ def compare(folder, options, script, prepare, what, target_rate, target_tail, pr
     for name, share in [("p50", 0.5), ("p99", 0.99)]:
         tail = [statistics.median(r[1][int(len(r[1]) * share)] for r in results) for results in (theirs, ours)]
         target = target_tail if name == "p99" else None
-        yield row(f"{what} {name}", "PostgreSQL", tail[0], tail[1], "ms", tail[1] / tail[0], target)
+        yield row(f"{what} {name}", "PostgreSQL", tail[0], tail[1], "ms", tail[1] / tail[0] if tail[0] else None, target)
 
 
 def select_one(folder, options):

@@ -10,15 +10,16 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::DFSchema;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, ExprSchemable, Volatility, cast};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::BinaryExpr;
 use datafusion::prelude::{SessionConfig, SessionContext};
+
+use crate::arithmetic::checked;
 
 /// Why a text is not an expression that a column can be computed by.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +105,7 @@ impl Evaluator {
         } else {
             cast(expression, data_type.clone())
         };
-        let expression = checked(STATE.create_physical_expr(expression, &schema)?)?;
+        let expression = STATE.create_physical_expr(expression, &schema)?;
         Ok(Self { inputs, expression })
     }
 
@@ -122,18 +123,6 @@ impl Evaluator {
     }
 }
 
-/// Makes integer arithmetic fail on overflow, as PostgreSQL's does, where
-/// DataFusion's would wrap around and store a wrong value.
-fn checked(expression: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
-    let checked = expression.transform_up(|node| {
-        let Some(binary) = node.downcast_ref::<BinaryExpr>() else { return Ok(Transformed::no(node)) };
-        let (left, right) = (Arc::clone(binary.left()), Arc::clone(binary.right()));
-        let strict = BinaryExpr::new(left, *binary.op(), right).with_fail_on_overflow(true);
-        Ok(Transformed::yes(Arc::new(strict) as Arc<dyn PhysicalExpr>))
-    })?;
-    Ok(checked.data)
-}
-
 /// Unquoted names fold to lower case as PostgreSQL folds them. Tables declared
 /// by other writers may spell an input as it is, without quotes; if folding
 /// leaves a name unresolved, names are taken as written.
@@ -143,7 +132,9 @@ fn parse(text: &str, schema: &DFSchema) -> Result<Expr, ExpressionError> {
         Err(error) => as_written(text, schema).map_err(|_| error)?,
     };
     let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();
-    Ok(ExprSimplifier::new(context).coerce(expression.unalias(), schema)?)
+    let coerced = ExprSimplifier::new(context).coerce(expression.unalias(), schema)?;
+    // A value that has wrapped around would be stored.
+    Ok(checked(coerced, schema)?)
 }
 
 fn as_written(text: &str, schema: &DFSchema) -> Result<Expr, DataFusionError> {

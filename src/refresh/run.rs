@@ -241,7 +241,6 @@ impl Attempt<'_> {
     ) -> Result<usize, RefreshError> {
         self.progress.ensure_running()?;
         self.ledger.intend(&group).await?;
-        fail::fail_point!("refresh.intended");
         let properties = HashMap::from([
             ("lancegate.job_id".to_owned(), self.ledger.job().to_string()),
             ("lancegate.epoch".to_owned(), self.ledger.epoch().0.to_string()),
@@ -251,7 +250,6 @@ impl Attempt<'_> {
         let output_id = snapshot.column.field_id;
         let input_ids = &snapshot.input_ids;
         let published = commit::publish(&snapshot.dataset, output_id, input_ids, &replacements, &properties).await?;
-        fail::fail_point!("refresh.committed");
         self.commits += u64::from(published.committed);
         let dataset = Arc::new(published.dataset);
         self.account(&snapshot.at(Arc::clone(&dataset))?, before, &group, &published.fragments);
@@ -298,7 +296,6 @@ impl Attempt<'_> {
             if let Err(error) = record(&now, &current).await {
                 tracing::warn!(job = %self.ledger.job(), %error, "inputs were not recorded; the rows may be computed again");
             }
-            fail::fail_point!("refresh.recorded");
         }
         Ok(plan::rows_remaining(&now, &current).await?)
     }

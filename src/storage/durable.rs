@@ -16,6 +16,9 @@ use object_store::path::Path as StorePath;
 
 use super::StorageError;
 
+/// How many folders above a file a commit may have made.
+const FOLDERS_ABOVE: usize = 3;
+
 /// Flushes the manifest of `dataset` and every data and deletion file that
 /// `before` (the version it was made from, if any) did not reference.
 ///
@@ -95,7 +98,9 @@ async fn sync_files(files: Vec<PathBuf>) -> Result<(), StorageError> {
         let mut folders = HashSet::new();
         for file in &files {
             sync_one(file)?;
-            folders.extend(file.parent().map(Path::to_path_buf));
+            // A new folder is only there after a power cut if the folder above
+            // says so: `data`, the table's own, and the one of all tables.
+            folders.extend(file.ancestors().skip(1).take(FOLDERS_ABOVE).map(Path::to_path_buf));
         }
         folders.iter().try_for_each(|folder| sync_one(folder))
     };
