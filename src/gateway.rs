@@ -77,11 +77,12 @@ impl Gateway {
         let first_login = first_login.await.map_err(StartError::FirstUser)?;
         let compute = Compute::start(config.query.thread_count()).map_err(StartError::Compute)?;
 
-        let store = Store::new(&config.data).map_err(StartError::Store)?;
-        let jobs = start_jobs(&config, &catalog, &store, &compute).await?;
+        let store = Store::new(&config.data).map_err(StartError::Store)?.counting(metrics.commits.clone());
+        let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics);
+        let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
         let engine = open_engine(&config, &catalog, store, &jobs)?;
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
-        let pg = start_pg(&config, pg_listener, tls, engine).await?;
+        let pg = start_pg(&config, pg_listener, tls, engine, metrics).await?;
 
         readiness.advance(Stage::Ready);
         tracing::info!(%pg_addr, %http_addr, data = %config.data, "ready");
@@ -194,12 +195,13 @@ fn read_tls(config: &Config) -> Result<Option<PgTls>, StartError> {
     Ok(Some(PgTls::new(server, &leaf)))
 }
 
-async fn start_jobs(
+fn jobs_parts(
     config: &Config,
     catalog: &Catalog,
     store: &Store,
     compute: &Compute,
-) -> Result<Jobs, StartError> {
+    metrics: &Arc<Metrics>,
+) -> JobsParts {
     let threads = config.query.thread_count();
     let bounds = JobsConfig {
         workers_max: config.column_refresh.workers.unwrap_or(threads),
@@ -207,14 +209,14 @@ async fn start_jobs(
         publish_interval: config.column_refresh.publish_interval.get(),
         ..JobsConfig::from(&config.jobs)
     };
-    let parts = JobsParts {
+    JobsParts {
         catalog: catalog.clone(),
         store: store.clone(),
         io: tokio::runtime::Handle::current(),
         compute: compute.handle(),
         config: bounds,
-    };
-    Jobs::start(parts).await.map_err(StartError::Metadata)
+        metrics: Arc::clone(metrics),
+    }
 }
 
 fn open_engine(config: &Config, catalog: &Catalog, store: Store, jobs: &Jobs) -> Result<Engine, StartError> {
@@ -240,6 +242,7 @@ async fn start_pg(
     listener: TcpListener,
     tls: Option<PgTls>,
     engine: Engine,
+    metrics: Arc<Metrics>,
 ) -> Result<Server, StartError> {
     let identities = Identities::open(engine.catalog().clone()).await.map_err(StartError::Engine)?;
     let mut bounds = pg::PgConfig::new(engine.query_runtime());
@@ -251,7 +254,7 @@ async fn start_pg(
     bounds.allow_plaintext = config.pg.allow_plaintext || config.pg.listen.ip().is_loopback();
     let timeout = config.query.statement_timeout.get().as_millis().to_string();
     bounds.session_defaults = vec![("statement_timeout".to_owned(), timeout)];
-    let shared = Arc::new(PgShared::new(engine, identities, bounds, tls));
+    let shared = Arc::new(PgShared::new(engine, identities, bounds, tls, metrics));
     Ok(Server::spawn(|stop| pg::serve(listener, shared, stop)))
 }
 

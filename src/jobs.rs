@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::metrics::Metrics;
 use crate::refresh::Limits;
 use crate::storage::Store;
 
@@ -26,10 +27,12 @@ pub mod profile;
 pub mod progress;
 mod retention;
 mod runner;
+mod tally;
 mod verdict;
 mod wait;
 mod work;
 
+use self::tally::Tally;
 use self::work::{RefreshWork, Work};
 
 /// Bounds of the runner.
@@ -69,8 +72,8 @@ impl Default for JobsConfig {
             progress_interval: Duration::from_secs(30),
             notice_interval: Duration::from_secs(5),
             workers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            publish_fragments: 16,
-            publish_interval: Duration::from_secs(30),
+            publish_fragments: 8,
+            publish_interval: Duration::from_secs(10),
         }
     }
 }
@@ -113,6 +116,8 @@ pub struct JobsParts {
     pub compute: Handle,
     /// Bounds.
     pub config: JobsConfig,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
 }
 
 /// The runner of jobs. Clones are one runner.
@@ -125,6 +130,7 @@ struct Inner {
     catalog: Catalog,
     gateway: GatewayId,
     config: JobsConfig,
+    metrics: Arc<Metrics>,
     work: Arc<dyn Work>,
     io: Handle,
     compute: Handle,
@@ -146,17 +152,12 @@ impl Jobs {
     /// # Errors
     /// If the registry cannot be written.
     pub async fn start(parts: JobsParts) -> Result<Self, CatalogError> {
-        let work = RefreshWork::new(parts.catalog.clone(), parts.store, parts.config.limits());
-        Self::start_with(Arc::new(work), parts.catalog, parts.io, parts.compute, parts.config).await
+        let work = RefreshWork::new(parts.catalog.clone(), parts.store.clone(), parts.config.limits());
+        Self::start_with(Arc::new(work), parts).await
     }
 
-    async fn start_with(
-        work: Arc<dyn Work>,
-        catalog: Catalog,
-        io: Handle,
-        compute: Handle,
-        config: JobsConfig,
-    ) -> Result<Self, CatalogError> {
+    async fn start_with(work: Arc<dyn Work>, parts: JobsParts) -> Result<Self, CatalogError> {
+        let JobsParts { catalog, io, compute, config, metrics, .. } = parts;
         let abandoned = catalog.abandon_leases(now()).await?;
         if abandoned > 0 {
             tracing::info!(jobs = abandoned, "jobs of an earlier process go on");
@@ -165,12 +166,15 @@ impl Jobs {
             catalog,
             gateway: GatewayId::new(now()),
             config,
+            metrics,
             work,
             io,
             compute,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
+        let tally = Tally::start(&inner).await?;
+        inner.tasks.spawn_on(tally.run(Arc::clone(&inner)), &inner.io);
         inner.tasks.spawn_on(runner::run(Arc::clone(&inner)), &inner.io);
         inner.tasks.spawn_on(retention::run(Arc::clone(&inner)), &inner.io);
         Ok(Self { inner })

@@ -56,21 +56,21 @@ label! {
         Query = "query",
         /// INSERT, UPDATE, DELETE, MERGE, COPY, TRUNCATE.
         Write = "write",
-        /// CREATE, ALTER, DROP, RENAME, COMMENT.
+        /// CREATE, ALTER, DROP, COMMENT, VACUUM, ANALYZE.
         Definition = "definition",
         /// REFRESH COLUMN and REFRESH MATERIALIZED VIEW.
         Refresh = "refresh",
         /// EXPLAIN in all its forms.
         Explain = "explain",
-        /// SHOW JOBS, DESCRIBE JOB, PAUSE, RESUME, CANCEL, WAIT.
+        /// SHOW JOBS, DESCRIBE JOB, PAUSE, RESUME, CANCEL, WAIT, SHOW GPU CLASSES.
         Job = "job",
-        /// GRANT, REVOKE, users and roles.
+        /// GRANT, REVOKE, users, roles and API keys.
         Privilege = "privilege",
         /// BEGIN, COMMIT, ROLLBACK, savepoints.
         Transaction = "transaction",
-        /// SET, SHOW, RESET, DISCARD, LISTEN, DEALLOCATE.
+        /// SET, SHOW and DESCRIBE, RESET, DISCARD, LISTEN, PREPARE, DEALLOCATE.
         Session = "session",
-        /// What could not be parsed.
+        /// What could not be parsed, and messages that belong to no statement.
         Unknown = "unknown",
     }
 }
@@ -140,11 +140,17 @@ struct FinalLabel {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Client connections that are open now.
+    /// Sessions that are open now; a connection is one once it is logged in.
     pub connections: Gauge,
     /// Connections that were refused because the limit was reached.
     pub connections_refused: Counter,
-    /// Rows sent to clients.
+    /// Logins that were refused: a wrong password, an unknown user or database.
+    pub logins_failed: Counter,
+    /// Cancel requests that ended a statement.
+    pub cancel_requests: Counter,
+    /// Statements that panicked, each of them a bug.
+    pub statement_panics: Counter,
+    /// Rows sent to clients; those of a result that failed do not count.
     pub rows_sent: Counter,
     /// Rows for which a refresh computed a value.
     pub refresh_rows_computed: Counter,
@@ -163,6 +169,9 @@ impl Metrics {
             registry: Registry::with_prefix("gateway"),
             connections: Gauge::default(),
             connections_refused: Counter::default(),
+            logins_failed: Counter::default(),
+            cancel_requests: Counter::default(),
+            statement_panics: Counter::default(),
             rows_sent: Counter::default(),
             refresh_rows_computed: Counter::default(),
             commits: Counter::default(),
@@ -209,12 +218,13 @@ impl Metrics {
     // The encoder adds `_total` to the names of counters.
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.register("connections", "Open client connections", self.connections.clone());
+        registry.register("connections", "Open sessions", self.connections.clone());
         registry.register(
             "connections_refused",
             "Connections refused because the limit was reached",
             self.connections_refused.clone(),
         );
+        registry.register("logins_failed", "Logins that were refused", self.logins_failed.clone());
         registry.register(
             "statements",
             "Statements by kind and outcome",
@@ -222,8 +232,18 @@ impl Metrics {
         );
         registry.register(
             "statement_duration_seconds",
-            "Time from receiving a statement to its last answer",
+            "Time from the start of a statement to its last answer",
             self.statement_seconds.clone(),
+        );
+        registry.register(
+            "statement_panics",
+            "Statements that panicked, each of them a bug",
+            self.statement_panics.clone(),
+        );
+        registry.register(
+            "cancel_requests",
+            "Cancel requests that ended a statement",
+            self.cancel_requests.clone(),
         );
         registry.register("rows_sent", "Rows sent to clients", self.rows_sent.clone());
         registry.register("jobs", "Unfinished jobs by state", self.jobs_active.clone());
@@ -282,8 +302,11 @@ mod tests {
             [
                 "gateway_connections",
                 "gateway_connections_refused",
+                "gateway_logins_failed",
                 "gateway_statements",
                 "gateway_statement_duration_seconds",
+                "gateway_statement_panics",
+                "gateway_cancel_requests",
                 "gateway_rows_sent",
                 "gateway_jobs",
                 "gateway_jobs_finished",

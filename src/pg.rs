@@ -10,11 +10,11 @@
 //! and closes the socket, and no byte that arrived in the clear is ever read
 //! as if it had come through TLS.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::exec::Engine;
+use crate::metrics::Metrics;
 use crate::pg::admission::Admission;
 use crate::pg::cancel::CancelRegistry;
 
@@ -27,6 +27,7 @@ mod drive;
 mod extended;
 mod identity;
 mod listener;
+mod measure;
 mod parameters;
 mod portal;
 mod query;
@@ -78,16 +79,17 @@ pub struct PgConfig {
 }
 
 impl PgConfig {
-    /// Returns the defaults, with statements on `query_runtime`.
+    /// Returns the defaults, those of the configuration where it has the key,
+    /// with statements on `query_runtime`.
     pub fn new(query_runtime: tokio::runtime::Handle) -> Self {
         Self {
-            connections_max: 200,
+            connections_max: 100,
             connections_reserved: 3,
             bootstrap_user: "lancegate".to_owned(),
             unauthenticated_max: 100,
             unauthenticated_per_address_max: 50,
-            authentication_timeout: Duration::from_secs(10),
-            allow_plaintext: true,
+            authentication_timeout: Duration::from_secs(60),
+            allow_plaintext: false,
             message_bytes_max: 64 * 1024 * 1024,
             sql_limits: lancegate_sql::Limits::default(),
             prepared_statements_max: 4_096,
@@ -101,35 +103,6 @@ impl PgConfig {
     }
 }
 
-/// Counters of the front door; whoever exports metrics reads them.
-#[derive(Debug, Default)]
-pub struct Metrics {
-    /// Sockets accepted.
-    pub connections_accepted: AtomicU64,
-    /// Sockets refused by a connection limit.
-    pub connections_refused: AtomicU64,
-    /// Sessions now.
-    pub sessions: AtomicU64,
-    /// Start-ups that ended in an authentication error.
-    pub logins_failed: AtomicU64,
-    /// Statements begun.
-    pub statements: AtomicU64,
-    /// Statements that ended in an error.
-    pub statements_failed: AtomicU64,
-    /// Statements that panicked.
-    pub statements_panicked: AtomicU64,
-    /// CancelRequests that reached a running statement.
-    pub cancels: AtomicU64,
-    /// Rows sent.
-    pub rows_sent: AtomicU64,
-}
-
-impl Metrics {
-    pub(in crate::pg) fn count(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// What all connections of one gateway share.
 #[derive(Debug)]
 pub struct PgShared {
@@ -139,8 +112,8 @@ pub struct PgShared {
     pub identities: Identities,
     /// Limits and timeouts.
     pub config: PgConfig,
-    /// Counters.
-    pub metrics: Metrics,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     tls: RwLock<Option<Arc<PgTls>>>,
     admission: Arc<Admission>,
     cancels: Arc<CancelRegistry>,
@@ -148,14 +121,20 @@ pub struct PgShared {
 
 impl PgShared {
     /// Puts the parts together; `tls` is absent where only plaintext is served.
-    pub fn new(engine: Engine, identities: Identities, config: PgConfig, tls: Option<PgTls>) -> Self {
+    pub fn new(
+        engine: Engine,
+        identities: Identities,
+        config: PgConfig,
+        tls: Option<PgTls>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             engine,
             identities,
             admission: Arc::new(Admission::new(&config)),
             cancels: Arc::default(),
             config,
-            metrics: Metrics::default(),
+            metrics,
             tls: RwLock::new(tls.map(Arc::new)),
         }
     }
@@ -168,5 +147,23 @@ impl PgShared {
 
     pub(in crate::pg) fn tls(&self) -> Option<Arc<PgTls>> {
         self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Sources};
+
+    #[tokio::test]
+    async fn the_defaults_are_those_of_the_configuration() {
+        let flag = ("--data".to_owned(), "data".to_owned(), "d".to_owned());
+        let set = Config::load(Sources { flags: vec![flag], ..Sources::default() }).unwrap().pg;
+        let defaults = PgConfig::new(tokio::runtime::Handle::current());
+        assert_eq!(defaults.connections_max, set.max_connections);
+        assert_eq!(defaults.connections_reserved, set.reserved_connections);
+        assert_eq!(defaults.authentication_timeout, set.authentication_timeout.get());
+        assert_eq!(defaults.message_bytes_max, set.message_bytes_max.as_usize());
+        assert_eq!(defaults.allow_plaintext, set.allow_plaintext);
     }
 }

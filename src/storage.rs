@@ -13,10 +13,13 @@ use std::sync::{Arc, Mutex};
 use lance::Dataset;
 use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
+use lance_table::io::commit::CommitHandler;
 use object_store::ObjectStoreExt as _;
+use prometheus_client::metrics::counter::Counter;
 
 pub mod commit;
 pub mod computed;
+mod counted;
 pub mod durable;
 pub mod provider;
 pub mod scan;
@@ -76,6 +79,7 @@ pub struct Store {
     root: Arc<str>,
     session: Arc<Session>,
     handles: Arc<Mutex<HashMap<String, Arc<Dataset>>>>,
+    commits: Counter,
 }
 
 impl Store {
@@ -94,7 +98,22 @@ impl Store {
             root: Arc::from(if root.is_empty() { "/" } else { root }),
             session: Arc::new(Session::new(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, Arc::default())),
             handles: Arc::default(),
+            commits: Counter::default(),
         })
+    }
+
+    /// Counts the versions that are committed to tables opened from here on.
+    #[must_use]
+    pub fn counting(self, commits: Counter) -> Self {
+        Self { commits, ..self }
+    }
+
+    /// Returns how tables at `uri` are committed to, for a table that is made.
+    ///
+    /// # Errors
+    /// If Lance knows no way to commit there.
+    pub async fn commit_handler(&self, uri: &str) -> Result<Arc<dyn CommitHandler>, StorageError> {
+        Ok(counted::CountedCommits::at(uri, self.commits.clone()).await?)
     }
 
     /// Returns the data root as a folder, when it is one.
@@ -142,7 +161,9 @@ impl Store {
     }
 
     async fn load(&self, uri: &str, location: &str) -> Result<Dataset, StorageError> {
-        let loaded = DatasetBuilder::from_uri(uri).with_session(self.session()).load().await;
+        let handler = self.commit_handler(uri).await?;
+        let builder = DatasetBuilder::from_uri(uri).with_session(self.session()).with_commit_handler(handler);
+        let loaded = builder.load().await;
         loaded.map_err(|error| match error {
             lance::Error::DatasetNotFound { .. } | lance::Error::NotFound { .. } => {
                 StorageError::NotFound { location: location.to_owned() }

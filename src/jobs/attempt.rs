@@ -45,6 +45,8 @@ struct Attempt {
     renewed: Instant,
     looks: Interval,
     sampler: Sampler,
+    /// Rows that the metrics know of.
+    rows_counted: u64,
 }
 
 impl Attempt {
@@ -59,6 +61,7 @@ impl Attempt {
             renewed: Instant::now(),
             looks: every(LOOK_INTERVAL),
             sampler: Sampler::new(job.epoch, inner.config.progress_interval),
+            rows_counted: 0,
             inner,
             job,
         }
@@ -148,9 +151,16 @@ impl Attempt {
     }
 
     async fn look_at_counters(&mut self) {
+        self.count_rows();
         if let Some(sample) = self.sampler.due(&self.progress, Instant::now(), now()) {
             self.record(sample.phase, sample.progress).await;
         }
+    }
+
+    fn count_rows(&mut self) {
+        let computed = self.progress.sample().rows_computed;
+        self.inner.metrics.refresh_rows_computed.inc_by(computed - self.rows_counted);
+        self.rows_counted = computed;
     }
 
     async fn record(&mut self, phase: &'static str, progress: serde_json::Value) {
@@ -165,6 +175,7 @@ impl Attempt {
     /// Records the end. If the registry does not take it, the lease runs out
     /// and another attempt finds the work done.
     async fn settle(mut self, ended: Ended) {
+        self.count_rows();
         let verdict = verdict::decide(ended, self.stop);
         tracing::info!(?verdict, "attempt ended");
         if verdict != Verdict::Leave {

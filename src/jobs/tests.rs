@@ -46,6 +46,7 @@ struct Runner {
     jobs: Jobs,
     script: Arc<Script>,
     catalog: Catalog,
+    metrics: Arc<Metrics>,
     folder: TempDir,
 }
 
@@ -61,8 +62,17 @@ impl Runner {
         let work = Arc::clone(&script);
         let here = Handle::current();
         let config = JobsConfig { active_max: 2, retained_runs_max: 2, ..JobsConfig::default() };
-        let jobs = Jobs::start_with(work, catalog.clone(), here.clone(), here, config).await.unwrap();
-        Self { jobs, script, catalog, folder }
+        let metrics = Arc::new(Metrics::new());
+        let parts = JobsParts {
+            catalog: catalog.clone(),
+            store: Store::new(folder.path().to_str().unwrap()).unwrap(),
+            io: here.clone(),
+            compute: here,
+            config,
+            metrics: Arc::clone(&metrics),
+        };
+        let jobs = Jobs::start_with(work, parts).await.unwrap();
+        Self { jobs, script, catalog, metrics, folder }
     }
 
     async fn submit(&self, script: &str) -> JobId {
@@ -112,6 +122,50 @@ async fn a_failure_is_recorded_with_its_name_and_code() {
     let failure = job.failure.unwrap();
     assert_eq!(job.status.state, JobState::Failed);
     assert_eq!((failure.error_code.as_str(), failure.sqlstate.as_deref()), ("EvaluationError", Some("22012")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_job_is_counted_once_by_its_state() {
+    let runner = Runner::start().await;
+    for script in ["succeed", "fail"] {
+        let job = runner.submit(script).await;
+        runner.ended(job).await;
+    }
+    let canceled = runner.submit_and_await_begin("until stopped").await;
+    let parked = runner.submit_and_await_begin("until stopped").await;
+    runner.catalog.request_cancel(canceled, "bob", now()).await.unwrap();
+    runner.ended(canceled).await;
+    runner.catalog.request_pause(parked, "bob", now()).await.unwrap();
+    runner.in_state(parked, JobState::Paused).await;
+    let expected = [
+        "gateway_jobs_finished_total{state=\"succeeded\"} 1",
+        "gateway_jobs_finished_total{state=\"failed\"} 1",
+        "gateway_jobs_finished_total{state=\"canceled\"} 1",
+        "gateway_jobs{state=\"in_progress\"} 0",
+        "gateway_jobs{state=\"paused\"} 1",
+    ];
+    let counted = || {
+        let text = runner.metrics.encode().unwrap();
+        expected.iter().all(|line| text.lines().any(|found| found == *line)).then_some(()).ok_or(text)
+    };
+    let until = tokio::time::Instant::now() + Duration::from_secs(10);
+    while counted().is_err() && tokio::time::Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    counted().unwrap();
+}
+
+#[test]
+fn the_defaults_are_those_of_the_configuration() {
+    let flag = ("--data".to_owned(), "data".to_owned(), "d".to_owned());
+    let sources = crate::config::Sources { flags: vec![flag], ..Default::default() };
+    let set = crate::config::Config::load(sources).unwrap();
+    let from_configuration = JobsConfig {
+        publish_fragments: set.column_refresh.publish_fragments,
+        publish_interval: set.column_refresh.publish_interval.get(),
+        ..JobsConfig::from(&set.jobs)
+    };
+    assert_eq!(format!("{from_configuration:?}"), format!("{:?}", JobsConfig::default()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,7 @@ use tracing::Instrument;
 use crate::error::{Result, SqlError};
 use crate::pg::connection::{Gone, Transport};
 use crate::pg::session_loop::{Deadline, End, Failure, SessionLoop};
-use crate::pg::{Metrics, reply};
+use crate::pg::reply;
 use crate::session::{CancelReason, StatementContext};
 use crate::sqlstate::SqlState;
 
@@ -130,7 +130,7 @@ impl<T: Transport> SessionLoop<T> {
     fn flatten<R>(&self, finished: Result<Result<R>, JoinError>) -> Result<R> {
         finished.unwrap_or_else(|error| {
             if error.is_panic() {
-                Metrics::count(&self.shared.metrics.statements_panicked);
+                self.shared.metrics.statement_panics.inc();
             }
             tracing::error!(%error, "statement task ended");
             Err(SqlError::new(SqlState::INTERNAL_ERROR, "internal error"))

@@ -14,7 +14,6 @@ use lancegate_wire::backend;
 use lancegate_wire::frontend::Target;
 
 use crate::error::{Result, SqlError};
-use crate::pg::Metrics;
 use crate::pg::connection::Transport;
 use crate::pg::parameters::{Parameter, declared_types, read_values, resolve};
 use crate::pg::portal::{Portal, PortalState, RowSource, command_tag};
@@ -69,6 +68,9 @@ impl<T: Transport> SessionLoop<T> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into());
         }
         let source = statement.map(|statement| Source { statement: Arc::new(statement), text });
+        if let Some(source) = &source {
+            self.statement_begins(&source.statement);
+        }
         let prepared = self.prepare(source, &oids, deadline).await?;
         self.statements.insert(name, Arc::new(prepared));
         backend::parse_complete(&mut self.connection.out);
@@ -121,6 +123,9 @@ impl<T: Transport> SessionLoop<T> {
     pub(in crate::pg) async fn bind(&mut self, bind: Bind) -> Result<(), Failure> {
         self.sequence_deadline().await;
         let prepared = self.prepared(&bind.statement)?;
+        if let Some(source) = &prepared.source {
+            self.statement_begins(&source.statement);
+        }
         if bind.parameters.len() != prepared.parameters.len() {
             let message = format!(
                 "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
@@ -213,10 +218,14 @@ impl<T: Transport> SessionLoop<T> {
             backend::empty_query_response(&mut self.connection.out);
             return Ok(());
         };
-        Metrics::count(&self.shared.metrics.statements);
+        self.statement_begins(&source.statement);
         if self.is_local(&source.statement) {
             return match state {
-                PortalState::Bound(_) => self.run_local(source, deadline, Some(&formats)).await,
+                PortalState::Bound(_) => {
+                    self.run_local(source, deadline, Some(&formats)).await?;
+                    self.statement_answered();
+                    Ok(())
+                }
                 _ => Err(cannot_run(name).into()),
             };
         }
@@ -242,6 +251,7 @@ impl<T: Transport> SessionLoop<T> {
             PortalState::Finished => return Err(cannot_run(name).into()),
         };
         self.finish_execute(name, ran, &source.statement).await;
+        self.statement_answered();
         Ok(())
     }
 

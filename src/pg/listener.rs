@@ -16,7 +16,7 @@ use crate::pg::admission::Waiting;
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::SessionLoop;
 use crate::pg::startup::{Failed, StartupError, open};
-use crate::pg::{Metrics, PgShared, reply};
+use crate::pg::{PgShared, reply};
 
 /// Pause after a failed accept: without file descriptors it fails at once and
 /// for ever.
@@ -66,7 +66,6 @@ fn accept(
     stream: TcpStream,
     peer: SocketAddr,
 ) {
-    Metrics::count(&shared.metrics.connections_accepted);
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY is not available");
     }
@@ -77,7 +76,7 @@ fn accept(
             connections.spawn(connection.run(stream).instrument(span));
         }
         Err(error) => {
-            Metrics::count(&shared.metrics.connections_refused);
+            shared.metrics.connections_refused.inc();
             refuse(&stream, &error);
         }
     }
@@ -123,10 +122,11 @@ impl Incoming {
 async fn farewell<T: Transport>(shared: &PgShared, (connection, error): Failed<T>) {
     let StartupError::Refused(error) = error else { return };
     match error.code.as_str() {
-        "53300" => Metrics::count(&shared.metrics.connections_refused),
-        code if code.starts_with("28") => Metrics::count(&shared.metrics.logins_failed),
-        _ => {}
-    }
+        "53300" => shared.metrics.connections_refused.inc(),
+        // 28: invalid authorization, 3D: a database that does not exist.
+        code if code.starts_with("28") || code.starts_with("3D") => shared.metrics.logins_failed.inc(),
+        _ => 0,
+    };
     tracing::info!(code = %error.code, error = error.message, "connection refused");
     if let Some(mut connection) = connection {
         reply::put_fatal(&mut connection.out, &error);

@@ -5,7 +5,6 @@
 //! rest.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use lancegate_sql::{Parsed, Statement};
@@ -13,7 +12,6 @@ use lancegate_wire::backend;
 use tokio::time::Instant;
 
 use crate::error::{Result, SqlError};
-use crate::pg::Metrics;
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::{RanTo, Source, Worker};
@@ -51,11 +49,13 @@ impl<T: Transport> SessionLoop<T> {
     }
 
     async fn run_simple(&mut self, source: Source) -> Result<(), Failure> {
-        Metrics::count(&self.shared.metrics.statements);
+        self.statement_begins(&source.statement);
         let deadline = self.statement_deadline().await;
         let statement = Arc::clone(&source.statement);
         if self.is_local(&statement) {
-            return self.run_local(&source, deadline, None).await;
+            self.run_local(&source, deadline, None).await?;
+            self.statement_answered();
+            return Ok(());
         }
         let (ctx, worker) = self.worker();
         let ran = self.drive(&ctx, deadline, |chunks| worker.run_simple(source, chunks)).await?;
@@ -64,6 +64,7 @@ impl<T: Transport> SessionLoop<T> {
             backend::command_complete(&mut self.connection.out, &tag);
         }
         self.after(&statement).await;
+        self.statement_answered();
         Ok(())
     }
 
@@ -80,7 +81,7 @@ impl<T: Transport> SessionLoop<T> {
 
     /// Appends what a run has left to send.
     pub(in crate::pg) fn send_ran(&mut self, out: BytesMut, rows: u64) {
-        self.shared.metrics.rows_sent.fetch_add(rows, Ordering::Relaxed);
+        self.shared.metrics.rows_sent.inc_by(rows);
         self.connection.queue(out);
     }
 

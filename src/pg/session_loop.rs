@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lancegate_wire::{FrontendMessage, Phase, WireError, backend};
@@ -21,10 +20,11 @@ use crate::pg::cancel::CancelKey;
 use crate::pg::connection::{Connection, Gone, ReadError, Transport};
 use crate::pg::extended::{Bind, Prepared};
 use crate::pg::listener::GOODBYE;
+use crate::pg::measure::{OpenSession, UnderWay};
 use crate::pg::portal::Portal;
 use crate::pg::startup::Opened;
 use crate::pg::tls::Socket;
-use crate::pg::{Metrics, PgShared, reply};
+use crate::pg::{PgShared, reply};
 use crate::session::{NoticeReceiver, Session, TransactionStatus};
 use crate::sqlstate::SqlState;
 
@@ -46,6 +46,9 @@ pub(in crate::pg) struct SessionLoop<T> {
     pub(in crate::pg) deadline: Option<Deadline>,
     /// Counts what may make a plan stale; see [`Prepared`].
     pub(in crate::pg) generation: u64,
+    /// The statement that is to be counted.
+    pub(in crate::pg) under_way: Option<UnderWay>,
+    _open: OpenSession,
     _place: Admitted,
 }
 
@@ -102,6 +105,7 @@ impl<T: Transport> SessionLoop<T> {
         span.record("user", session.principal.user.as_str());
         span.record("database", session.database.as_str());
         Self {
+            _open: OpenSession::new(Arc::clone(&shared.metrics)),
             shared,
             connection,
             session: Arc::new(Mutex::new(session)),
@@ -113,15 +117,15 @@ impl<T: Transport> SessionLoop<T> {
             skips_until_sync: false,
             deadline: None,
             generation: 0,
+            under_way: None,
             _place: place,
         }
     }
 
     /// Serves the session to its end.
     pub(in crate::pg) async fn run(mut self) {
-        self.shared.metrics.sessions.fetch_add(1, Ordering::Relaxed);
         let end = self.serve().await;
-        self.shared.metrics.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.session_ended();
         match end {
             End::Terminated => self.connection.finish(GOODBYE).await,
             End::Gone(gone) => tracing::debug!(%gone, "session ended"),
@@ -141,7 +145,8 @@ impl<T: Transport> SessionLoop<T> {
                 Err(step) => step,
             };
             match step {
-                Ok(()) => {}
+                // What a Parse or Bind is about is counted only if that fails.
+                Ok(()) => self.under_way = None,
                 Err(Failure::End(end)) => return end,
                 Err(Failure::Statement(error)) => self.fail_extended(&error).await,
             }
@@ -276,7 +281,7 @@ impl<T: Transport> SessionLoop<T> {
 
     /// Tells an error, which ends an open block.
     pub(in crate::pg) async fn fail_statement(&mut self, error: &SqlError) {
-        Metrics::count(&self.shared.metrics.statements_failed);
+        self.statement_failed(error);
         self.forward_notices();
         reply::put_error(&mut self.connection.out, error);
         let mut session = self.session.lock().await;

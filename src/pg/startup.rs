@@ -18,7 +18,7 @@ use crate::pg::authenticate::{Attempt, authenticate};
 use crate::pg::cancel::CancelKey;
 use crate::pg::connection::{Connection, Gone, ReadError, Transport};
 use crate::pg::tls::{Prefixed, Socket, named_protocol};
-use crate::pg::{Metrics, PgShared, reply};
+use crate::pg::{PgShared, reply};
 use crate::session::{NoticeReceiver, Session, Settings};
 use crate::sqlstate::SqlState;
 
@@ -137,7 +137,7 @@ async fn negotiate<T: Transport>(
             }
             Startup::CancelRequest { pid, secret } => {
                 if shared.cancels.cancel(pid, &secret, address, std::time::Instant::now()) {
-                    Metrics::count(&shared.metrics.cancels);
+                    shared.metrics.cancel_requests.inc();
                 }
                 return Err((None, StartupError::Over));
             }
