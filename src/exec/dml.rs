@@ -14,6 +14,7 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use lance::Dataset;
+use lance::dataset::transaction::Operation;
 use lance::dataset::{CommitBuilder, InsertBuilder, WriteMode, WriteParams};
 
 use crate::error::{Result, SqlError};
@@ -65,6 +66,9 @@ pub(crate) async fn append(engine: &Engine, table: &BoundTable, rows: SendableRe
     engine
         .runtime()
         .run_to_end(async move {
+            if let Operation::Append { fragments } = &transaction.operation {
+                durable::sync_fragments(&dataset, fragments, &[]).await?;
+            }
             let committed = CommitBuilder::new(Arc::clone(&dataset)).execute(transaction).await;
             let committed = committed.map_err(StorageError::from)?;
             Ok(durable::sync_commit(&committed, Some(&dataset)).await?)

@@ -65,6 +65,7 @@ pub(super) async fn replace(
         keep_ids(&mut new_fragments, &picked.ids)?;
     }
     let gone = deletions(&dataset, &picked.addresses).await?;
+    durable::sync_fragments(&dataset, &new_fragments, &gone.updated).await?;
     let operation = Operation::Update {
         removed_fragment_ids: gone.removed,
         updated_fragments: gone.updated,
@@ -95,6 +96,7 @@ pub(super) async fn delete(dataset: Arc<Dataset>, mut rows: SendableRecordBatchS
         return Ok(Changed { rows: 0 });
     }
     let gone = deletions(&dataset, &addresses).await?;
+    durable::sync_fragments(&dataset, &[], &gone.updated).await?;
     let operation = Operation::Delete {
         updated_fragments: gone.updated,
         deleted_fragment_ids: gone.removed,

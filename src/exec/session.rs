@@ -59,9 +59,10 @@ pub(super) async fn run(_engine: &Engine, session: &mut Session, plan: &SessionP
                 apply_modes(session, &set.modes, set.session)?;
             }
         }
-        // Whoever listens is told by the wire loop, which owns the channel.
-        Statement::Listen(_) | Statement::Unlisten(_) => {}
-        // Storage is kept in order in the background.
+        // Drivers send UNLISTEN * when they hand a connection on.
+        Statement::Unlisten(_) => {}
+        // Accepted because tools send it, and does nothing: deleted rows and old
+        // versions stay until a Lance client compacts and cleans up the table.
         Statement::Vacuum(_) if session.transaction != TransactionStatus::Idle => {
             let message = "VACUUM cannot run inside a transaction block";
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));

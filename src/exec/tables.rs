@@ -36,11 +36,13 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
     }
     let location = free_location(engine, &plan.name).await?;
     let mut dataset = write_empty(engine, &location, &plan.schema).await?;
+    durable::sync_commit(&dataset, None).await?;
     for (name, text) in &plan.generated {
         let declaration = declaration(&dataset, name, text)?;
-        dataset = computed::declare(&dataset, &[declaration]).await?;
+        let changed = computed::declare(&dataset, &[declaration]).await?;
+        durable::sync_commit(&changed, Some(&dataset)).await?;
+        dataset = changed;
     }
-    durable::sync_commit(&dataset, None).await?;
     name_it(engine, &session.principal, plan.name.clone(), location).await?;
     session::created(session, &plan.name);
     Ok(Outcome::Done("CREATE TABLE".to_owned()))
@@ -59,6 +61,7 @@ pub(super) async fn create_as(
     }
     let location = free_location(engine, &plan.name).await?;
     let dataset = write_empty(engine, &location, &plan.schema).await?;
+    durable::sync_commit(&dataset, None).await?;
     let record = record(&plan.name, location.clone(), &session.principal);
     let table = BoundTable { record, dataset: Arc::new(dataset) };
     let tag = if plan.with_data {
@@ -72,7 +75,6 @@ pub(super) async fn create_as(
             }
         }
     } else {
-        durable::sync_commit(&table.dataset, None).await?;
         "CREATE TABLE AS".to_owned()
     };
     name_it(engine, &session.principal, plan.name.clone(), location).await?;
@@ -146,11 +148,13 @@ async fn free_location(engine: &Engine, name: &TableName) -> Result<String> {
 
 async fn write_empty(engine: &Engine, location: &str, schema: &Schema) -> Result<Dataset> {
     let uri = engine.store().uri(location);
+    let handler = engine.store().commit_handler(&uri).await?;
     let params = WriteParams {
         mode: WriteMode::Create,
         enable_stable_row_ids: true,
         data_storage_version: Some(LanceFileVersion::V2_1),
         session: Some(engine.store().session()),
+        commit_handler: Some(handler),
         ..WriteParams::default()
     };
     let schema: SchemaRef = Arc::new(schema.clone());

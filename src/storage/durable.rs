@@ -1,9 +1,10 @@
 //! Makes what a commit added survive a power cut.
 //!
 //! Lance writes local files without `fsync`, which survives a killed process
-//! but not a lost page cache. After each commit of ours the files that the new
-//! version added are flushed, then the manifest, then their folders, so that a
-//! version that a client was told about can be read again. Object stores are
+//! but not a lost page cache. Files that a commit of ours will reference are
+//! flushed before it, and after it whatever Lance itself wrote for it, the
+//! manifest and the folders: a version that can be seen can be read, and one
+//! that a client was told about is still there. Object stores are
 //! durable when they answer; there is nothing to do.
 
 use std::collections::HashSet;
@@ -11,6 +12,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use lance::Dataset;
+use lance_table::format::Fragment;
 use lance_table::io::deletion::relative_deletion_file_path;
 use object_store::path::Path as StorePath;
 
@@ -47,6 +49,27 @@ pub async fn sync_data_files<'a>(
     }
     let folder = local(&dataset.data_dir());
     sync_files(names.map(|name| folder.join(name)).collect()).await
+}
+
+/// Flushes what a commit is about to reference: the data files of `written`
+/// fragments and the deletion files of `deleted_from` fragments.
+///
+/// # Errors
+/// [`StorageError::Io`] names the file that could not be flushed.
+pub async fn sync_fragments(
+    dataset: &Dataset,
+    written: &[Fragment],
+    deleted_from: &[Fragment],
+) -> Result<(), StorageError> {
+    if !dataset.object_store(None).await?.is_local() {
+        return Ok(());
+    }
+    let data = local(&dataset.data_dir());
+    let written = written.iter().flat_map(|fragment| fragment.files.iter());
+    let mut files: Vec<PathBuf> = written.map(|file| data.join(&file.path)).collect();
+    let root = local(&dataset.branch_location().path);
+    files.extend(deleted_from.iter().filter_map(deletion_file).map(|file| root.join(file)));
+    sync_files(files).await
 }
 
 /// Flushes one file of the table's folder, written through Lance's store.
@@ -86,11 +109,12 @@ fn added_files(dataset: &Dataset, before: Option<&Dataset>) -> Vec<PathBuf> {
 
 /// Deletion files of this table's own folder, relative to it.
 fn deletion_files(dataset: &Dataset) -> HashSet<String> {
-    let own = |fragment: &lance_table::format::Fragment| {
-        let file = fragment.deletion_file.as_ref().filter(|file| file.base_id.is_none())?;
-        Some(relative_deletion_file_path(fragment.id, file))
-    };
-    dataset.iter_fragments().filter_map(own).collect()
+    dataset.iter_fragments().filter_map(deletion_file).collect()
+}
+
+fn deletion_file(fragment: &Fragment) -> Option<String> {
+    let file = fragment.deletion_file.as_ref().filter(|file| file.base_id.is_none())?;
+    Some(relative_deletion_file_path(fragment.id, file))
 }
 
 async fn sync_files(files: Vec<PathBuf>) -> Result<(), StorageError> {
