@@ -73,7 +73,7 @@ struct ConfigArgs {
     /// Where health and metrics are answered [key: http.listen; default: 127.0.0.1:10024].
     #[arg(long, value_name = "ADDRESS")]
     http_listen: Option<String>,
-    /// What is logged: error, warn, info, debug, trace [key: log.level; default: info].
+    /// What is logged: error, warn, info, debug, trace [key: log.level; default: info, less of Lance and DataFusion].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
     /// How it is logged: text or json [key: log.format; default: text].

@@ -102,7 +102,7 @@ fn configure(data: &str, password: &Secret<String>) -> Result<Config, crate::con
             flag("data", data),
             flag("pg.listen", "127.0.0.1:0"),
             flag("http.listen", "127.0.0.1:0"),
-            flag("log.level", "warn"),
+            flag("log.level", "warn,lance=error,lancegate=warn"),
         ],
     })
 }

@@ -265,7 +265,8 @@ pub(super) const KEYS: &[Key] = &[
             max: "10m",
         },
         "30s",
-        "How long a claim on a job lasts without a sign of life; after a crash, jobs go on this much later.",
+        "How long a claim on a job lasts without a sign of life. A gateway that hangs so long loses its jobs to the next \
+         attempt; after a restart they go on at once.",
     ),
     key(
         "jobs.max_active",
@@ -318,8 +319,9 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "log.level",
         Kind::LogFilter,
-        "info",
-        "The least serious event that is written.",
+        "info,lance=error,lancegate=info,datafusion=warn",
+        "The least serious event that is written. The default keeps the libraries to what an operator can act on; \
+         a level alone applies to them, too.",
     ),
     key(
         "log.format",

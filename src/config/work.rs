@@ -38,7 +38,7 @@ pub struct JobsConfig {
     pub retention: Duration,
     /// How long its events are.
     pub event_retention: Duration,
-    /// How long a claim lasts without a sign of life.
+    /// How long a claim lasts without a sign of life of a gateway that still runs.
     pub lease: Duration,
     /// Jobs that run at one time.
     pub max_active: usize,
