@@ -62,7 +62,7 @@ fn write_key(text: &mut String, key: &Key, name: &str) {
 }
 
 fn literal(kind: Kind, text: &str) -> String {
-    kind.from_text(text)
+    kind.read(text)
         .map(|value| value.to_string())
         .unwrap_or_default()
 }

@@ -452,7 +452,7 @@ mod tests {
                 continue;
             }
             let shown = key.default.unwrap_or(key.sample);
-            assert!(key.kind.from_text(shown).is_some(), "{} = {shown}", key.path);
+            assert!(key.kind.read(shown).is_some(), "{} = {shown}", key.path);
         }
     }
 

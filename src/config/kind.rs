@@ -88,7 +88,7 @@ impl Kind {
     }
 
     /// Reads a value as the environment and flags give it; `None` if it is not allowed.
-    pub(super) fn from_text(self, text: &str) -> Option<Value> {
+    pub(super) fn read(self, text: &str) -> Option<Value> {
         let value = match self {
             Self::Boolean => Value::Boolean(text.parse().ok()?),
             Self::Integer { .. } => Value::Integer(text.parse().ok()?),
@@ -149,10 +149,10 @@ mod tests {
 
     fn check(kind: Kind, allowed: &[&str], refused: &[&str]) {
         for text in allowed {
-            assert!(kind.from_text(text).is_some(), "{kind:?} should allow {text:?}");
+            assert!(kind.read(text).is_some(), "{kind:?} should allow {text:?}");
         }
         for text in refused {
-            assert!(kind.from_text(text).is_none(), "{kind:?} should refuse {text:?}");
+            assert!(kind.read(text).is_none(), "{kind:?} should refuse {text:?}");
         }
     }
 

@@ -139,7 +139,7 @@ impl Layers {
         // Text that is not allowed is reported as what was typed.
         let value = key
             .kind
-            .from_text(text)
+            .read(text)
             .unwrap_or_else(|| Value::String(text.to_owned()));
         self.set(path, value, origin);
     }

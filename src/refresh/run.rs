@@ -292,10 +292,10 @@ impl Attempt<'_> {
             None => pinned.clone(),
         };
         let current = staleness::resolve(&now, Some(&plan.current), &self.published).await?;
-        if self.newest.is_some() || plan.carried {
-            if let Err(error) = record(&now, &current).await {
-                tracing::warn!(job = %self.ledger.job(), %error, "inputs were not recorded; the rows may be computed again");
-            }
+        if (self.newest.is_some() || plan.carried)
+            && let Err(error) = record(&now, &current).await
+        {
+            tracing::warn!(job = %self.ledger.job(), %error, "inputs were not recorded; the rows may be computed again");
         }
         Ok(plan::rows_remaining(&now, &current).await?)
     }

@@ -59,11 +59,10 @@ fn label(select: &mut Select) {
         let first = used.insert(name.clone(), ()).is_none();
         match item {
             // A plain column keeps its qualifier, unless it would be there twice.
+            SelectItem::UnnamedExpr(expr) if is_column(expr) && !wildcard && (!ambiguous || first) => {}
             SelectItem::UnnamedExpr(expr) if is_column(expr) => {
-                if wildcard || ambiguous && !first {
-                    let alias = marked(&name, index);
-                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-                }
+                let alias = marked(&name, index);
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
             }
             SelectItem::UnnamedExpr(expr) => {
                 let alias = if wildcard || ambiguous { marked(&name, index) } else { Ident::with_quote('"', name) };

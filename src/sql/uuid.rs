@@ -95,7 +95,7 @@ fn convert(expr: Expr, schema: &DFSchema, parse: &Arc<ScalarUDF>, print: &Arc<Sc
 
 fn parser() -> ScalarUDF {
     let returns = DataType::FixedSizeBinary(BYTES);
-    RowFunction::new("uuid_in", &[1], returns, Volatility::Immutable, |arguments| {
+    RowFunction::define("uuid_in", &[1], returns, Volatility::Immutable, |arguments| {
         let Some(text) = arguments.first().and_then(text) else {
             return Ok(ScalarValue::FixedSizeBinary(BYTES, None));
         };
@@ -110,7 +110,7 @@ fn parser() -> ScalarUDF {
 }
 
 fn printer() -> ScalarUDF {
-    RowFunction::new("uuid_out", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
+    RowFunction::define("uuid_out", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
         Ok(match arguments.first() {
             Some(ScalarValue::FixedSizeBinary(_, Some(bytes))) => utf8(Some(print_bytes(bytes))),
             _ => ScalarValue::Utf8(None),

@@ -43,7 +43,7 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
         lookup("pg_get_userbyid", &[1], roles),
         lookup("pg_get_viewdef", &[1, 2], views),
         lookup("obj_description", &[1, 2], comments),
-        RowFunction::new("pg_table_is_visible", &[1], DataType::Boolean, Volatility::Stable, move |arguments| {
+        RowFunction::define("pg_table_is_visible", &[1], DataType::Boolean, Volatility::Stable, move |arguments| {
             let oid = arguments.first().and_then(number);
             let hidden = oid.and_then(|oid| hidden.get(&oid)).copied().unwrap_or(false);
             Ok(ScalarValue::Boolean(oid.map(|_| !hidden)))
@@ -53,7 +53,7 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
 
 fn lookup(name: &str, arguments: &[usize], values: HashMap<i64, String>) -> ScalarUDF {
     let unknown_user = name == "pg_get_userbyid";
-    RowFunction::new(name, arguments, DataType::Utf8, Volatility::Stable, move |arguments| {
+    RowFunction::define(name, arguments, DataType::Utf8, Volatility::Stable, move |arguments| {
         let Some(oid) = arguments.first().and_then(number) else { return Ok(ScalarValue::Utf8(None)) };
         let found = values.get(&oid).cloned();
         Ok(utf8(found.or_else(|| unknown_user.then(|| format!("unknown (OID={oid})")))))

@@ -36,7 +36,7 @@ pub fn functions(caller: &Caller) -> Vec<ScalarUDF> {
 fn current_schemas(caller: &Caller) -> ScalarUDF {
     let (all, explicit) = (list(caller.search_path()), list(caller.creation_path()));
     let returns = all.data_type();
-    RowFunction::new("current_schemas", &[1], returns, Volatility::Stable, move |arguments| {
+    RowFunction::define("current_schemas", &[1], returns, Volatility::Stable, move |arguments| {
         Ok(match arguments {
             [ScalarValue::Boolean(Some(true))] => all.clone(),
             _ => explicit.clone(),
@@ -46,7 +46,7 @@ fn current_schemas(caller: &Caller) -> ScalarUDF {
 
 fn current_setting(caller: &Caller) -> ScalarUDF {
     let settings = caller.settings.clone();
-    RowFunction::new("current_setting", &[1, 2], DataType::Utf8, Volatility::Stable, move |arguments| {
+    RowFunction::define("current_setting", &[1, 2], DataType::Utf8, Volatility::Stable, move |arguments| {
         let Some(name) = arguments.first().and_then(text) else { return Ok(ScalarValue::Utf8(None)) };
         let missing_ok = matches!(arguments.get(1), Some(ScalarValue::Boolean(Some(true))));
         match settings.get(&name) {

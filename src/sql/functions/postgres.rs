@@ -15,7 +15,7 @@ pub fn functions() -> Vec<ScalarUDF> {
     functions.extend(visible());
     functions.extend(sizes());
     functions.extend(encodings());
-    functions.push(RowFunction::new("pg_get_expr", &[2, 3], DataType::Utf8, Volatility::Stable, |arguments| {
+    functions.push(RowFunction::define("pg_get_expr", &[2, 3], DataType::Utf8, Volatility::Stable, |arguments| {
         // What would be a node tree is stored as SQL text.
         Ok(utf8(arguments.first().and_then(text)))
     }));
@@ -44,12 +44,12 @@ fn nothing() -> impl Iterator<Item = ScalarUDF> {
         ("pg_advisory_unlock_all", &[0]),
     ];
     let texts = text.into_iter().map(|(name, arguments)| {
-        RowFunction::new(name, arguments, DataType::Utf8, Volatility::Stable, |_| Ok(ScalarValue::Utf8(None)))
+        RowFunction::define(name, arguments, DataType::Utf8, Volatility::Stable, |_| Ok(ScalarValue::Utf8(None)))
     });
     let oids = [("pg_my_temp_schema", [0].as_slice()), ("to_regtype", &[1]), ("to_regclass", &[1])];
     let oids = oids.into_iter().map(|(name, arguments)| {
         let value = if name == "pg_my_temp_schema" { Some(0) } else { None };
-        RowFunction::new(name, arguments, DataType::Int32, Volatility::Stable, move |_| Ok(ScalarValue::Int32(value)))
+        RowFunction::define(name, arguments, DataType::Int32, Volatility::Stable, move |_| Ok(ScalarValue::Int32(value)))
     });
     let booleans = [
         ("pg_is_in_recovery", [0].as_slice(), false),
@@ -57,7 +57,7 @@ fn nothing() -> impl Iterator<Item = ScalarUDF> {
         ("pg_relation_is_publishable", &[1], false),
     ];
     let booleans = booleans.into_iter().map(|(name, arguments, value)| {
-        RowFunction::new(name, arguments, DataType::Boolean, Volatility::Stable, move |_| {
+        RowFunction::define(name, arguments, DataType::Boolean, Volatility::Stable, move |_| {
             Ok(ScalarValue::Boolean(Some(value)))
         })
     });
@@ -82,16 +82,16 @@ fn visible() -> impl Iterator<Item = ScalarUDF> {
         "pg_statistics_obj_is_visible",
     ];
     names.into_iter().map(|name| {
-        RowFunction::new(name, &[1], DataType::Boolean, Volatility::Stable, |_| Ok(ScalarValue::Boolean(Some(true))))
+        RowFunction::define(name, &[1], DataType::Boolean, Volatility::Stable, |_| Ok(ScalarValue::Boolean(Some(true))))
     })
 }
 
 fn sizes() -> impl Iterator<Item = ScalarUDF> {
     let names = ["pg_table_size", "pg_indexes_size", "pg_relation_size", "pg_total_relation_size", "pg_database_size"];
     let sizes = names.into_iter().map(|name| {
-        RowFunction::new(name, &[1, 2], DataType::Int64, Volatility::Stable, |_| Ok(ScalarValue::Int64(Some(0))))
+        RowFunction::define(name, &[1, 2], DataType::Int64, Volatility::Stable, |_| Ok(ScalarValue::Int64(Some(0))))
     });
-    let pretty = RowFunction::new("pg_size_pretty", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
+    let pretty = RowFunction::define("pg_size_pretty", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
         Ok(utf8(arguments.first().and_then(number).map(pretty_size)))
     });
     sizes.chain(std::iter::once(pretty))
@@ -101,11 +101,11 @@ fn encodings() -> [ScalarUDF; 3] {
     let utf8_code = 6;
     [
         RowFunction::constant("getdatabaseencoding", utf8(Some("UTF8"))),
-        RowFunction::new("pg_char_to_encoding", &[1], DataType::Int32, Volatility::Immutable, move |arguments| {
+        RowFunction::define("pg_char_to_encoding", &[1], DataType::Int32, Volatility::Immutable, move |arguments| {
             let name = arguments.first().and_then(text).unwrap_or_default().replace('-', "");
             Ok(ScalarValue::Int32(Some(if name.eq_ignore_ascii_case("utf8") { utf8_code } else { -1 })))
         }),
-        RowFunction::new("pg_encoding_to_char", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
+        RowFunction::define("pg_encoding_to_char", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
             let known = arguments.first().and_then(number) == Some(6);
             Ok(utf8(Some(if known { "UTF8" } else { "" })))
         }),

@@ -27,7 +27,7 @@ pub(crate) struct RowFunction {
 impl RowFunction {
     /// Returns a function of `arguments` arguments of any type; several counts
     /// are several overloads.
-    pub(crate) fn new(
+    pub(crate) fn define(
         name: &str,
         arguments: &[usize],
         returns: DataType,
@@ -45,7 +45,7 @@ impl RowFunction {
     /// Returns a function without arguments that always answers `value`.
     pub(crate) fn constant(name: &str, value: ScalarValue) -> ScalarUDF {
         let returns = value.data_type();
-        Self::new(name, &[0], returns, Volatility::Stable, move |_| Ok(value.clone()))
+        Self::define(name, &[0], returns, Volatility::Stable, move |_| Ok(value.clone()))
     }
 }
 

@@ -360,15 +360,15 @@ impl Planner {
     async fn load_system(&self, name: &ObjectName) -> Result<Option<Loaded>> {
         let context = self.system_context();
         let schema = name.schema.as_deref();
-        if name.database.as_deref() == Some(SYSTEM_DATABASE)
-            || name.database.is_none() && self.caller.database == SYSTEM_DATABASE && matches!(schema, None | Some("public"))
+        let of_system = name.database.as_deref() == Some(SYSTEM_DATABASE)
+            || name.database.is_none() && self.caller.database == SYSTEM_DATABASE && matches!(schema, None | Some("public"));
+        if of_system
+            && let Some(relation) = system::relations().into_iter().find(|relation| relation.name() == name.name)
         {
-            if let Some(relation) = system::relations().into_iter().find(|relation| relation.name() == name.name) {
-                let reads = relation.requirements().into_iter().map(|requirement| Read { requirement, on_behalf_of: None });
-                let reads = reads.collect();
-                let provider = system::LazyRelation::new(relation, context);
-                return Ok(Some(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: false, target: None }));
-            }
+            let reads = relation.requirements().into_iter().map(|requirement| Read { requirement, on_behalf_of: None });
+            let reads = reads.collect();
+            let provider = system::LazyRelation::new(relation, context);
+            return Ok(Some(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: false, target: None }));
         }
         let provider: Option<Arc<dyn TableProvider>> = match schema {
             Some("information_schema") => system::information_schema::table(&context, &name.name).await?,
