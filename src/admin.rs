@@ -66,21 +66,12 @@ pub async fn ensure_first_user(
     if !catalog.users().await?.is_empty() {
         return Ok(None);
     }
-    let random = if chosen.is_none() {
-        Some(random_password()?)
-    } else {
-        None
-    };
+    let random = if chosen.is_none() { Some(random_password()?) } else { None };
     let password = chosen.or(random.as_ref()).expect("one of the two is there");
     // The user comes last: its existence says that the grants are there.
-    catalog
-        .apply(first_grants().into_iter().map(ObjectChange::Grant).collect())
-        .await?;
+    catalog.apply(first_grants().into_iter().map(ObjectChange::Grant).collect()).await?;
     add_user(catalog, FIRST_USER, password).await?;
-    Ok(Some(FirstLogin {
-        user: FIRST_USER.to_owned(),
-        random_password: random,
-    }))
+    Ok(Some(FirstLogin { user: FIRST_USER.to_owned(), random_password: random }))
 }
 
 /// Adds a user who can log in and has no privilege yet.
@@ -101,15 +92,8 @@ pub async fn add_user(catalog: &Catalog, name: &str, password: &Secret<String>) 
 ///
 /// # Errors
 /// See [`AdminError`]; the user may not exist.
-pub async fn set_password(
-    catalog: &Catalog,
-    name: &str,
-    password: &Secret<String>,
-) -> Result<(), AdminError> {
-    let change = UserChange {
-        verifier: Some(Some(verifier(password)?)),
-        ..UserChange::default()
-    };
+pub async fn set_password(catalog: &Catalog, name: &str, password: &Secret<String>) -> Result<(), AdminError> {
+    let change = UserChange { verifier: Some(Some(verifier(password)?)), ..UserChange::default() };
     Ok(catalog.alter_user(&user_name(name)?, change).await?)
 }
 
@@ -140,14 +124,9 @@ pub async fn grant(
     object: &Object,
     subject: &Subject,
 ) -> Result<(), AdminError> {
-    let grant = |privilege: &Privilege| Grant {
-        subject: subject.clone(),
-        privilege: *privilege,
-        object: object.clone(),
-    };
-    Ok(catalog
-        .apply(privileges.iter().map(grant).map(ObjectChange::Grant).collect())
-        .await?)
+    let grant =
+        |privilege: &Privilege| Grant { subject: subject.clone(), privilege: *privilege, object: object.clone() };
+    Ok(catalog.apply(privileges.iter().map(grant).map(ObjectChange::Grant).collect()).await?)
 }
 
 /// Returns a random password that is easy to read and type.
@@ -172,10 +151,7 @@ pub fn random_password() -> Result<Secret<String>, EntropyUnavailable> {
 fn first_grants() -> Vec<Grant> {
     let subject = Subject::User(UserName::parse(FIRST_USER).expect("the constant is a valid name"));
     let database = Object::Database(FIRST_USER.to_owned());
-    let root = Object::Namespace {
-        database: FIRST_USER.to_owned(),
-        path: Vec::new(),
-    };
+    let root = Object::Namespace { database: FIRST_USER.to_owned(), path: Vec::new() };
     [
         (Privilege::Usage, Object::System),
         (Privilege::Operate, Object::System),
@@ -183,19 +159,12 @@ fn first_grants() -> Vec<Grant> {
         (Privilege::Ownership, database),
         (Privilege::Ownership, root),
     ]
-    .map(|(privilege, object)| Grant {
-        subject: subject.clone(),
-        privilege,
-        object,
-    })
+    .map(|(privilege, object)| Grant { subject: subject.clone(), privilege, object })
     .to_vec()
 }
 
 fn user_name(name: &str) -> Result<UserName, AdminError> {
-    UserName::parse(name).map_err(|source| AdminError::Name {
-        name: name.to_owned(),
-        source,
-    })
+    UserName::parse(name).map_err(|source| AdminError::Name { name: name.to_owned(), source })
 }
 
 fn verifier(password: &Secret<String>) -> Result<String, AdminError> {

@@ -94,13 +94,8 @@ impl ConfigArgs {
             ("--log-level", "log.level", self.log_level),
             ("--log-format", "log.format", self.log_format),
         ];
-        let set = self
-            .set
-            .into_iter()
-            .map(|(key, value)| ("--set".to_owned(), key, value));
-        let named = named
-            .into_iter()
-            .filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value?)));
+        let set = self.set.into_iter().map(|(key, value)| ("--set".to_owned(), key, value));
+        let named = named.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value?)));
         Config::load(Sources {
             file: self.config,
             environment: std::env::vars_os().collect(),
@@ -110,9 +105,7 @@ impl ConfigArgs {
 }
 
 fn key_and_value(text: &str) -> Result<(String, String), &'static str> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or("write KEY=VALUE, for example query.memory=2GiB")?;
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, for example query.memory=2GiB")?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -164,10 +157,7 @@ fn report(error: &dyn Error) {
 
 /// Starts the runtime of sockets, authentication and leases.
 fn io_runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .thread_name("io")
-        .enable_all()
-        .build()
+    tokio::runtime::Builder::new_multi_thread().thread_name("io").enable_all().build()
 }
 
 #[cfg(test)]
@@ -182,10 +172,7 @@ mod tests {
 
     #[test]
     fn set_needs_a_key_and_a_value() {
-        assert_eq!(
-            key_and_value("a.b = c=d"),
-            Ok(("a.b".to_owned(), "c=d".to_owned()))
-        );
+        assert_eq!(key_and_value("a.b = c=d"), Ok(("a.b".to_owned(), "c=d".to_owned())));
         assert!(key_and_value("a.b").is_err());
     }
 }

@@ -95,9 +95,8 @@ impl Config {
         ensure_data(&table)?;
         // The table of keys has checked every value; what is left is a
         // difference between it and the structs, which a test excludes.
-        let config: Self = table
-            .try_into()
-            .map_err(|error: toml::de::Error| Problem::new("configuration", error.message()))?;
+        let config: Self =
+            table.try_into().map_err(|error: toml::de::Error| Problem::new("configuration", error.message()))?;
         config.check(&origins)?;
         Ok(config)
     }
@@ -142,8 +141,7 @@ fn ensure_data(table: &toml::Table) -> Result<(), Problem> {
     if table.contains_key("data") {
         return Ok(());
     }
-    let what =
-        "is not set; name the folder of Lance tables with --data, LANCEGATE_DATA or \"data\" in the file";
+    let what = "is not set; name the folder of Lance tables with --data, LANCEGATE_DATA or \"data\" in the file";
     Err(Problem::new("data", what))
 }
 

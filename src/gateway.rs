@@ -86,17 +86,7 @@ impl Gateway {
 
         readiness.advance(Stage::Ready);
         tracing::info!(%pg_addr, %http_addr, data = %config.data, "ready");
-        Ok(Self {
-            pg_addr,
-            http_addr,
-            first_login,
-            readiness,
-            catalog,
-            jobs,
-            compute,
-            pg,
-            http,
-        })
+        Ok(Self { pg_addr, http_addr, first_login, readiness, catalog, jobs, compute, pg, http })
     }
 
     /// Returns where PostgreSQL clients connect.
@@ -169,12 +159,7 @@ impl Drop for Server {
     }
 }
 
-fn start_http(
-    config: &Config,
-    listener: TcpListener,
-    readiness: &Arc<Readiness>,
-    metrics: &Arc<Metrics>,
-) -> Server {
+fn start_http(config: &Config, listener: TcpListener, readiness: &Arc<Readiness>, metrics: &Arc<Metrics>) -> Server {
     let shared = Arc::new(HttpShared {
         config: config.http.clone(),
         readiness: Arc::clone(readiness),
@@ -268,25 +253,16 @@ async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, So
 
 /// Creates the folder if it is missing and proves that it can be written.
 pub(crate) fn prepare_folder(folder: &Path) -> Result<(), StartError> {
-    let failed = |source: io::Error| StartError::Data {
-        path: folder.to_owned(),
-        source,
-    };
+    let failed = |source: io::Error| StartError::Data { path: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(failed)?;
-    tempfile::Builder::new()
-        .prefix(".lancegate-check")
-        .tempfile_in(folder)
-        .map_err(failed)?;
+    tempfile::Builder::new().prefix(".lancegate-check").tempfile_in(folder).map_err(failed)?;
     Ok(())
 }
 
 /// Opens the metadata store and creates the folder above it.
 pub(crate) async fn open_catalog(path: &Path) -> Result<Catalog, StartError> {
     if let Some(folder) = path.parent() {
-        let failed = |source| StartError::Data {
-            path: folder.to_owned(),
-            source,
-        };
+        let failed = |source| StartError::Data { path: folder.to_owned(), source };
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
     Catalog::open_sqlite(path).await.map_err(StartError::Metadata)

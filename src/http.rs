@@ -41,20 +41,13 @@ pub struct HttpShared {
 ///
 /// # Errors
 /// The listener fails for good.
-pub async fn serve(
-    listener: TcpListener,
-    shared: Arc<HttpShared>,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, shared: Arc<HttpShared>, stop: CancellationToken) -> std::io::Result<()> {
     // Twice, so that a slow answer runs into the limit of the request, which
     // says what happened, and not into the silence of its connection.
     let silence = shared.config.request_timeout.get() * 2;
     let limited = listener::Limited::new(listener, shared.config.max_connections, silence);
     let router = router(shared);
-    axum::serve(limited, router)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .into_future()
-        .await
+    axum::serve(limited, router).with_graceful_shutdown(stop.cancelled_owned()).into_future().await
 }
 
 fn router(shared: Arc<HttpShared>) -> Router {
@@ -74,10 +67,7 @@ async fn limit_time(State(shared): State<Arc<HttpShared>>, request: Request, nex
     let limit = shared.config.request_timeout.get();
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => reply::error(
-            StatusCode::REQUEST_TIMEOUT,
-            format!("the request took longer than {limit:?}"),
-        ),
+        Err(_) => reply::error(StatusCode::REQUEST_TIMEOUT, format!("the request took longer than {limit:?}")),
     }
 }
 
@@ -111,10 +101,7 @@ mod tests {
 
     async fn request(address: std::net::SocketAddr, line: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream
-            .write_all(format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())
-            .await
-            .unwrap();
+        stream.write_all(format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
@@ -137,10 +124,7 @@ mod tests {
         let (address, _stop) = start(&shared("5s")).await;
         let answer = request(address, "GET /nothing").await;
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
-        assert!(
-            answer.ends_with("{\"error\":\"there is no GET /nothing\"}"),
-            "{answer}"
-        );
+        assert!(answer.ends_with("{\"error\":\"there is no GET /nothing\"}"), "{answer}");
         let answer = request(address, "DELETE /healthz").await;
         assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
     }
@@ -149,9 +133,7 @@ mod tests {
     async fn a_silent_connection_gives_its_place_to_the_next() {
         let (address, _stop) = start(&shared("200ms")).await;
         let _silent = TcpStream::connect(address).await.unwrap();
-        let answer = tokio::time::timeout(Duration::from_secs(10), request(address, "GET /healthz"))
-            .await
-            .unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(10), request(address, "GET /healthz")).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 }

@@ -222,7 +222,10 @@ impl Jobs {
         self.inner.tasks.close();
         let ended = tokio::time::timeout(deadline, self.inner.tasks.wait()).await.is_ok();
         if !ended {
-            tracing::warn!(tasks = self.inner.tasks.len(), "attempts did not end in time; the next start takes them over");
+            tracing::warn!(
+                tasks = self.inner.tasks.len(),
+                "attempts did not end in time; the next start takes them over"
+            );
         }
         ended
     }

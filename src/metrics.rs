@@ -16,9 +16,7 @@ use prometheus_client::registry::Registry;
 
 /// Upper bounds of the statement histogram, in seconds: from a catalog lookup
 /// to a scan of minutes.
-const STATEMENT_SECONDS: [f64; 12] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0,
-];
+const STATEMENT_SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0];
 
 /// Declares an enum whose variants are the values of a label.
 macro_rules! label {
@@ -187,12 +185,8 @@ impl Metrics {
 
     /// Counts a statement that ended after `elapsed`.
     pub fn statement(&self, kind: StatementKind, outcome: Outcome, elapsed: Duration) {
-        self.statements
-            .get_or_create(&StatementLabels { kind, outcome })
-            .inc();
-        self.statement_seconds
-            .get_or_create(&KindLabel { kind })
-            .observe(elapsed.as_secs_f64());
+        self.statements.get_or_create(&StatementLabels { kind, outcome }).inc();
+        self.statement_seconds.get_or_create(&KindLabel { kind }).observe(elapsed.as_secs_f64());
     }
 
     /// Sets how many jobs are in `state` now.
@@ -225,11 +219,7 @@ impl Metrics {
             self.connections_refused.clone(),
         );
         registry.register("logins_failed", "Logins that were refused", self.logins_failed.clone());
-        registry.register(
-            "statements",
-            "Statements by kind and outcome",
-            self.statements.clone(),
-        );
+        registry.register("statements", "Statements by kind and outcome", self.statements.clone());
         registry.register(
             "statement_duration_seconds",
             "Time from the start of a statement to its last answer",
@@ -240,18 +230,10 @@ impl Metrics {
             "Statements that panicked, each of them a bug",
             self.statement_panics.clone(),
         );
-        registry.register(
-            "cancel_requests",
-            "Cancel requests that ended a statement",
-            self.cancel_requests.clone(),
-        );
+        registry.register("cancel_requests", "Cancel requests that ended a statement", self.cancel_requests.clone());
         registry.register("rows_sent", "Rows sent to clients", self.rows_sent.clone());
         registry.register("jobs", "Unfinished jobs by state", self.jobs_active.clone());
-        registry.register(
-            "jobs_finished",
-            "Jobs that ended, by final state",
-            self.jobs_finished.clone(),
-        );
+        registry.register("jobs_finished", "Jobs that ended, by final state", self.jobs_finished.clone());
         registry.register(
             "refresh_rows_computed",
             "Rows for which a refresh computed a value",
@@ -293,10 +275,8 @@ mod tests {
     #[test]
     fn the_names_are_the_documented_ones_and_start_at_zero() {
         let text = Metrics::new().encode().unwrap();
-        let names: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
-            .collect();
+        let names: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
         assert_eq!(
             names,
             [
@@ -314,15 +294,9 @@ mod tests {
                 "gateway_commits",
             ]
         );
-        assert!(
-            text.contains("gateway_statements_total{kind=\"refresh\",outcome=\"error\"} 0"),
-            "{text}"
-        );
+        assert!(text.contains("gateway_statements_total{kind=\"refresh\",outcome=\"error\"} 0"), "{text}");
         assert!(text.contains("gateway_jobs{state=\"queued\"} 0"), "{text}");
-        assert!(
-            text.contains("gateway_jobs_finished_total{state=\"succeeded\"} 0"),
-            "{text}"
-        );
+        assert!(text.contains("gateway_jobs_finished_total{state=\"succeeded\"} 0"), "{text}");
     }
 
     #[test]
@@ -330,13 +304,7 @@ mod tests {
         let metrics = Metrics::new();
         metrics.statement(StatementKind::Query, Outcome::Ok, Duration::from_millis(20));
         let text = metrics.encode().unwrap();
-        assert!(
-            text.contains("gateway_statements_total{kind=\"query\",outcome=\"ok\"} 1"),
-            "{text}"
-        );
-        assert!(
-            text.contains("gateway_statement_duration_seconds_bucket{le=\"0.025\",kind=\"query\"} 1"),
-            "{text}"
-        );
+        assert!(text.contains("gateway_statements_total{kind=\"query\",outcome=\"ok\"} 1"), "{text}");
+        assert!(text.contains("gateway_statement_duration_seconds_bucket{le=\"0.025\",kind=\"query\"} 1"), "{text}");
     }
 }

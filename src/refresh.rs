@@ -36,7 +36,7 @@ pub use self::ledger::Ledger;
 pub use self::profile::{PhaseTime, Profile, WorkerTime};
 pub use self::progress::Progress;
 pub use self::run::run;
-use crate::storage::{Store, StorageError};
+use crate::storage::{StorageError, Store};
 
 /// The work of a refresh job, as the registry keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

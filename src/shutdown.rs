@@ -65,10 +65,7 @@ impl Signals {
     /// # Errors
     /// The operating system refuses the handlers.
     pub fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     /// Waits for the next signal and returns its name. Cancel-safe.

@@ -21,14 +21,9 @@ fn try_init(config: &LogConfig) -> Result<(), TryInitError> {
     use tracing_subscriber::util::SubscriberInitExt as _;
     // The configuration has checked the directives.
     let filter = EnvFilter::builder().parse_lossy(&config.level);
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.format {
-        LogFormat::Text => builder
-            .with_ansi(std::io::stderr().is_terminal())
-            .finish()
-            .try_init(),
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).finish().try_init(),
         LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
     }
 }

@@ -57,10 +57,8 @@ impl TlsError {
 /// See [`TlsError`].
 pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = read_chain(certificate)?;
-    let private_key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Key {
-        path: key.to_owned(),
-        source,
-    })?;
+    let private_key =
+        PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Key { path: key.to_owned(), source })?;
     // The provider is named because other crates of the tree may bring theirs.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
@@ -81,18 +79,11 @@ pub fn leaf(certificate: &Path) -> Result<CertificateDer<'static>, TlsError> {
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |source| TlsError::Certificate {
-        path: path.to_owned(),
-        source,
-    };
-    let chain: Vec<_> = CertificateDer::pem_file_iter(path)
-        .map_err(failed)?
-        .collect::<Result<_, _>>()
-        .map_err(failed)?;
+    let failed = |source| TlsError::Certificate { path: path.to_owned(), source };
+    let chain: Vec<_> =
+        CertificateDer::pem_file_iter(path).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
     if chain.is_empty() {
-        return Err(TlsError::NoCertificate {
-            path: path.to_owned(),
-        });
+        return Err(TlsError::NoCertificate { path: path.to_owned() });
     }
     Ok(chain)
 }

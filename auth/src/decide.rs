@@ -52,10 +52,7 @@ impl Requirement {
     /// Returns what the job registry takes to read or control: `USAGE` and
     /// `OPERATE` on the system, both.
     pub fn job_registry() -> [Self; 2] {
-        [
-            Self::new(Privilege::Usage, Object::System),
-            Self::new(Privilege::Operate, Object::System),
-        ]
+        [Self::new(Privilege::Usage, Object::System), Self::new(Privilege::Operate, Object::System)]
     }
 }
 
@@ -97,11 +94,8 @@ pub fn decide(principal: &Principal, grants: &Grants, requirement: &Requirement)
             return denied(Privilege::Usage, parent);
         }
     }
-    let allowed = if *privilege == Privilege::Usage {
-        caller.may_traverse(object)
-    } else {
-        caller.has(*privilege, object)
-    };
+    let allowed =
+        if *privilege == Privilege::Usage { caller.may_traverse(object) } else { caller.has(*privilege, object) };
     if !allowed {
         return denied(*privilege, object.clone());
     }
@@ -111,11 +105,7 @@ pub fn decide(principal: &Principal, grants: &Grants, requirement: &Requirement)
 /// Decides requirements in their order and returns the first denial.
 ///
 /// No requirements means that nothing is needed, which is allowed.
-pub fn decide_all(
-    principal: &Principal,
-    grants: &Grants,
-    requirements: &[Requirement],
-) -> Decision {
+pub fn decide_all(principal: &Principal, grants: &Grants, requirements: &[Requirement]) -> Decision {
     requirements
         .iter()
         .map(|requirement| decide(principal, grants, requirement))
@@ -135,13 +125,11 @@ struct Caller<'a> {
 impl Caller<'_> {
     /// Rules 1 and 3.
     fn has(&self, privilege: Privilege, object: &Object) -> bool {
-        privilege.valid_on(object.kind())
-            && (self.grants.holds(self.principal, privilege, object) || self.owns(object))
+        privilege.valid_on(object.kind()) && (self.grants.holds(self.principal, privilege, object) || self.owns(object))
     }
 
     fn owns(&self, object: &Object) -> bool {
-        self.grants
-            .holds(self.principal, Privilege::Ownership, object)
+        self.grants.holds(self.principal, Privilege::Ownership, object)
     }
 
     /// `USAGE`, with rule 5. Kinds without a fallback are used, not traversed,

@@ -85,9 +85,7 @@ impl Grants {
         }
         let object = grant.object.acl_object();
         let entries = Arc::make_mut(&mut self.entries);
-        let entry = entries
-            .get_mut(&*object)
-            .expect("the grant was found under this object");
+        let entry = entries.get_mut(&*object).expect("the grant was found under this object");
         entry.remove(&grant.subject, grant.privilege);
         if entry.is_empty() {
             entries.remove(&*object);
@@ -110,30 +108,23 @@ impl Grants {
     /// there was one.
     pub fn remove_object(&mut self, object: &Object) -> bool {
         let object = object.acl_object();
-        self.entries.contains_key(&*object)
-            && Arc::make_mut(&mut self.entries).remove(&*object).is_some()
+        self.entries.contains_key(&*object) && Arc::make_mut(&mut self.entries).remove(&*object).is_some()
     }
 
     /// Says whether the set has exactly this grant.
     pub fn contains(&self, grant: &Grant) -> bool {
-        self.entry(&grant.object)
-            .is_some_and(|entry| entry.contains(&grant.subject, grant.privilege))
+        self.entry(&grant.object).is_some_and(|entry| entry.contains(&grant.subject, grant.privilege))
     }
 
     /// Returns every grant, ordered by object; on one object first the owner,
     /// then users, roles and groups by name.
     pub fn iter(&self) -> impl Iterator<Item = Grant> + '_ {
-        self.entries
-            .iter()
-            .flat_map(|(object, entry)| entry.grants(object))
+        self.entries.iter().flat_map(|(object, entry)| entry.grants(object))
     }
 
     /// Returns the grants on `object`, in the order of [`Grants::iter`].
     pub fn iter_on(&self, object: &Object) -> impl Iterator<Item = Grant> + '_ {
-        self.entries
-            .get_key_value(&*object.acl_object())
-            .into_iter()
-            .flat_map(|(object, entry)| entry.grants(object))
+        self.entries.get_key_value(&*object.acl_object()).into_iter().flat_map(|(object, entry)| entry.grants(object))
     }
 
     /// Says whether there is any grant on `object`, readable or not.
@@ -156,10 +147,7 @@ impl Grants {
             return false;
         };
         if privilege == Privilege::Ownership {
-            return entry
-                .owner
-                .as_ref()
-                .is_some_and(|o| principal.answers_to(o));
+            return entry.owner.as_ref().is_some_and(|o| principal.answers_to(o));
         }
         let holds = |set: Option<&PrivilegeSet>| set.is_some_and(|set| set.has(privilege));
         holds(entry.users.get(&principal.user))
@@ -230,10 +218,7 @@ impl Entry {
     }
 
     fn grants<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = Grant> + 'a {
-        let owner = self
-            .owner
-            .iter()
-            .map(|subject| (subject.clone(), Privilege::Ownership));
+        let owner = self.owner.iter().map(|subject| (subject.clone(), Privilege::Ownership));
         let users = self.users.iter().flat_map(|(user, set)| {
             let subject = Subject::User(user.clone());
             set.iter().map(move |p| (subject.clone(), p))
@@ -246,15 +231,11 @@ impl Entry {
             let subject = Subject::Group(group.clone());
             set.iter().map(move |p| (subject.clone(), p))
         });
-        owner
-            .chain(users)
-            .chain(roles)
-            .chain(groups)
-            .map(|(subject, privilege)| Grant {
-                subject,
-                privilege,
-                object: object.clone(),
-            })
+        owner.chain(users).chain(roles).chain(groups).map(|(subject, privilege)| Grant {
+            subject,
+            privilege,
+            object: object.clone(),
+        })
     }
 }
 
@@ -297,10 +278,7 @@ mod tests {
     }
 
     fn spelled(grants: &Grants) -> Vec<String> {
-        grants
-            .iter()
-            .map(|g| format!("{} {} {}", g.subject, g.privilege.as_acl(), g.object))
-            .collect()
+        grants.iter().map(|g| format!("{} {} {}", g.subject, g.privilege.as_acl(), g.object)).collect()
     }
 
     #[test]
@@ -344,13 +322,7 @@ mod tests {
         assert!(grants.insert(grant("P:ann", "OWNERSHIP", t)));
         assert!(grants.insert(grant("P:ann", "SELECT", t)));
         assert!(grants.insert(grant("r:ops", "OWNERSHIP", t)));
-        assert_eq!(
-            spelled(&grants),
-            [
-                "r:ops OWNERSHIP table:db:public$t",
-                "P:ann SELECT table:db:public$t"
-            ]
-        );
+        assert_eq!(spelled(&grants), ["r:ops OWNERSHIP table:db:public$t", "P:ann SELECT table:db:public$t"]);
         let owner = grants.owner_of(&t.parse().unwrap());
         assert_eq!(owner, Some(&"r:ops".parse().unwrap()));
         assert!(!grants.remove(&grant("P:ann", "OWNERSHIP", t)));
@@ -388,16 +360,9 @@ mod tests {
 
     #[test]
     fn a_materialized_view_and_a_table_of_one_name_share_their_grants() {
-        let view = Object::MaterializedView {
-            database: "db".to_owned(),
-            namespace: Vec::new(),
-            name: "t".to_owned(),
-        };
+        let view = Object::MaterializedView { database: "db".to_owned(), namespace: Vec::new(), name: "t".to_owned() };
         let mut grants = Grants::new();
-        assert!(grants.insert(Grant {
-            object: view.clone(),
-            ..grant("P:ann", "SELECT", "system")
-        }));
+        assert!(grants.insert(Grant { object: view.clone(), ..grant("P:ann", "SELECT", "system") }));
         assert_eq!(spelled(&grants), ["P:ann SELECT table:db:public$t"]);
         assert!(grants.has_entries(&view));
     }

@@ -26,9 +26,6 @@ pub use object::{NameRule, Object, ObjectKind, ParseObjectError};
 pub use principal::{NameError, ParseSubjectError, Principal, RoleName, Subject, UserName};
 pub use privilege::{Privilege, UnknownPrivilege};
 pub use random::{EntropyUnavailable, random_bytes};
-pub use scram::{
-    AwaitingFinal, ChannelBinding, MockSecret, ScramError, ScramVerifier, ServerExchange,
-    VerifierError,
-};
+pub use scram::{AwaitingFinal, ChannelBinding, MockSecret, ScramError, ScramVerifier, ServerExchange, VerifierError};
 pub use secret::Secret;
 pub use throttle::{Throttle, ThrottleConfig, ThrottleKey, Verdict};

@@ -11,9 +11,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-pub use names::{
-    COMPONENT_BYTES_MAX, COMPONENTS_MAX, DATABASE_BYTES_MAX, NameRule, OBJECT_BYTES_MAX,
-};
+pub use names::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, DATABASE_BYTES_MAX, NameRule, OBJECT_BYTES_MAX};
 pub use spelling::ParseObjectError;
 
 /// Name of the root namespace of every database.
@@ -167,36 +165,13 @@ impl Object {
         match self {
             Self::System | Self::Database(_) | Self::StorageIntegration(_) => Vec::new(),
             Self::Namespace { database, path: _ } => vec![Self::Database(database.clone())],
-            Self::Table {
-                database,
-                namespace,
-                name: _,
-            }
-            | Self::View {
-                database,
-                namespace,
-                name: _,
-            }
-            | Self::MaterializedView {
-                database,
-                namespace,
-                name: _,
-            }
-            | Self::Secret {
-                database,
-                namespace,
-                name: _,
-            }
-            | Self::Function {
-                database,
-                namespace,
-                name: _,
-            } => vec![
+            Self::Table { database, namespace, name: _ }
+            | Self::View { database, namespace, name: _ }
+            | Self::MaterializedView { database, namespace, name: _ }
+            | Self::Secret { database, namespace, name: _ }
+            | Self::Function { database, namespace, name: _ } => vec![
                 Self::Database(database.clone()),
-                Self::Namespace {
-                    database: database.clone(),
-                    path: namespace.clone(),
-                },
+                Self::Namespace { database: database.clone(), path: namespace.clone() },
             ],
         }
     }
@@ -208,9 +183,7 @@ impl Object {
         match self {
             Self::System => Cow::Borrowed("system"),
             Self::Database(name) | Self::StorageIntegration(name) => Cow::Borrowed(name),
-            Self::Namespace { database: _, path } if path.is_empty() => {
-                Cow::Borrowed(ROOT_NAMESPACE)
-            }
+            Self::Namespace { database: _, path } if path.is_empty() => Cow::Borrowed(ROOT_NAMESPACE),
             Self::Namespace { database: _, path } => Cow::Owned(path.join("$")),
             Self::Table { name, .. }
             | Self::View { name, .. }
@@ -224,15 +197,9 @@ impl Object {
     /// a materialized view, anything else unchanged.
     pub fn acl_object(&self) -> Cow<'_, Self> {
         match self {
-            Self::MaterializedView {
-                database,
-                namespace,
-                name,
-            } => Cow::Owned(Self::Table {
-                database: database.clone(),
-                namespace: namespace.clone(),
-                name: name.clone(),
-            }),
+            Self::MaterializedView { database, namespace, name } => {
+                Cow::Owned(Self::Table { database: database.clone(), namespace: namespace.clone(), name: name.clone() })
+            }
             Self::System
             | Self::Database(_)
             | Self::Namespace { .. }
@@ -266,10 +233,7 @@ mod tests {
         check(table(&[]), &["database:db", "namespace:db:public"]);
         check(table(&["a", "b"]), &["database:db", "namespace:db:a$b"]);
         check("namespace:db:a$b".parse().unwrap(), &["database:db"]);
-        check(
-            "secret:db:a$k".parse().unwrap(),
-            &["database:db", "namespace:db:a"],
-        );
+        check("secret:db:a$k".parse().unwrap(), &["database:db", "namespace:db:a"]);
         check(Object::System, &[]);
         check(Object::Database("db".to_owned()), &[]);
         check(Object::StorageIntegration("s3".to_owned()), &[]);
@@ -290,11 +254,7 @@ mod tests {
 
     #[test]
     fn a_materialized_view_is_a_table_in_access_control_entries() {
-        let view = Object::MaterializedView {
-            database: "db".to_owned(),
-            namespace: Vec::new(),
-            name: "t".to_owned(),
-        };
+        let view = Object::MaterializedView { database: "db".to_owned(), namespace: Vec::new(), name: "t".to_owned() };
         assert_eq!(*view.acl_object(), table(&[]));
         assert_eq!(view.to_string(), "table:db:public$t");
         assert_eq!(view.kind().as_str(), "materialized view");

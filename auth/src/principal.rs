@@ -87,10 +87,7 @@ fn ensure_name(name: &str, bytes_max: usize) -> Result<(), NameError> {
         return Err(NameError::Empty);
     }
     if name.len() > bytes_max {
-        return Err(NameError::TooLong {
-            bytes: name.len(),
-            bytes_max,
-        });
+        return Err(NameError::TooLong { bytes: name.len(), bytes_max });
     }
     if name.contains('\0') {
         return Err(NameError::Nul);
@@ -183,11 +180,7 @@ pub struct Principal {
 impl Principal {
     /// Returns a caller without roles and groups.
     pub fn user(name: UserName) -> Self {
-        Self {
-            user: name,
-            roles: BTreeSet::new(),
-            groups: BTreeSet::new(),
-        }
+        Self { user: name, roles: BTreeSet::new(), groups: BTreeSet::new() }
     }
 
     /// Returns every subject a grant may use to reach this caller: the user,
@@ -254,9 +247,7 @@ impl FromStr for Subject {
     type Err = ParseSubjectError;
 
     fn from_str(text: &str) -> Result<Self, ParseSubjectError> {
-        let (prefix, name) = text
-            .split_once(':')
-            .ok_or(ParseSubjectError::UnknownPrefix)?;
+        let (prefix, name) = text.split_once(':').ok_or(ParseSubjectError::UnknownPrefix)?;
         match prefix {
             "P" => Ok(Self::User(UserName::parse(name)?)),
             "r" => Ok(Self::Role(RoleName::parse(name)?)),
@@ -295,12 +286,7 @@ mod tests {
             assert_eq!(UserName::parse(name).map(drop), expected, "user {name:?}");
             assert_eq!(RoleName::parse(name).map(drop), expected, "role {name:?}");
         };
-        let too_long = |bytes| {
-            Err(NameError::TooLong {
-                bytes,
-                bytes_max: 63,
-            })
-        };
+        let too_long = |bytes| Err(NameError::TooLong { bytes, bytes_max: 63 });
         check("a", Ok(()));
         check("Ann of the:7 $eas", Ok(()));
         check(&"x".repeat(63), Ok(()));
@@ -328,10 +314,7 @@ mod tests {
             let error = text.parse::<Subject>().unwrap_err();
             assert_eq!(error, ParseSubjectError::UnknownPrefix, "{text:?}");
         }
-        assert_eq!(
-            "P:".parse::<Subject>(),
-            Err(ParseSubjectError::Name(NameError::Empty))
-        );
+        assert_eq!("P:".parse::<Subject>(), Err(ParseSubjectError::Name(NameError::Empty)));
     }
 
     #[test]

@@ -114,10 +114,7 @@ impl Privilege {
     /// # Errors
     /// [`UnknownPrivilege`] for anything else, `ALL` included.
     pub fn from_sql(text: &str) -> Result<Self, UnknownPrivilege> {
-        let words: Vec<String> = text
-            .split_ascii_whitespace()
-            .map(str::to_ascii_uppercase)
-            .collect();
+        let words: Vec<String> = text.split_ascii_whitespace().map(str::to_ascii_uppercase).collect();
         let spelled = words.join(" ");
         if spelled == "CREATE NAMESPACE" {
             return Ok(Self::CreateNamespace);
@@ -135,10 +132,7 @@ impl Privilege {
     }
 
     fn find(matches: impl Fn(Self) -> bool) -> Result<Self, UnknownPrivilege> {
-        Self::ALL
-            .into_iter()
-            .find(|privilege| matches(*privilege))
-            .ok_or(UnknownPrivilege)
+        Self::ALL.into_iter().find(|privilege| matches(*privilege)).ok_or(UnknownPrivilege)
     }
 
     /// Returns the wire number, 0 to 13.
@@ -178,17 +172,13 @@ impl Privilege {
                 | Self::CreateView
                 | Self::CreateSecret
                 | Self::CreateFunction => true,
-                Self::Select
-                | Self::Insert
-                | Self::Update
-                | Self::Delete
-                | Self::CreateDatabase
-                | Self::Operate => false,
+                Self::Select | Self::Insert | Self::Update | Self::Delete | Self::CreateDatabase | Self::Operate => {
+                    false
+                }
             },
-            ObjectKind::Table | ObjectKind::MaterializedView => matches!(
-                self,
-                Self::Ownership | Self::Select | Self::Insert | Self::Update | Self::Delete
-            ),
+            ObjectKind::Table | ObjectKind::MaterializedView => {
+                matches!(self, Self::Ownership | Self::Select | Self::Insert | Self::Update | Self::Delete)
+            }
             ObjectKind::View => matches!(self, Self::Ownership | Self::Select),
             ObjectKind::Secret => matches!(self, Self::Ownership | Self::Usage | Self::Update),
             ObjectKind::Function | ObjectKind::StorageIntegration => {
@@ -224,10 +214,7 @@ mod tests {
 
     #[test]
     fn the_wire_numbers_are_0_to_13_in_the_published_order() {
-        let numbered: Vec<(u8, &str)> = Privilege::ALL
-            .iter()
-            .map(|p| (p.code(), p.as_acl()))
-            .collect();
+        let numbered: Vec<(u8, &str)> = Privilege::ALL.iter().map(|p| (p.code(), p.as_acl())).collect();
         let expected = [
             (0, "OWNERSHIP"),
             (1, "USAGE"),
@@ -273,11 +260,8 @@ mod tests {
     #[test]
     fn each_kind_of_object_takes_the_documented_privileges() {
         let check = |kind, expected: &str| {
-            let valid: Vec<&str> = Privilege::ALL
-                .into_iter()
-                .filter(|p| p.valid_on(kind))
-                .map(Privilege::as_acl)
-                .collect();
+            let valid: Vec<&str> =
+                Privilege::ALL.into_iter().filter(|p| p.valid_on(kind)).map(Privilege::as_acl).collect();
             assert_eq!(valid.join(" "), expected, "{kind:?}");
         };
         check(ObjectKind::System, "USAGE CREATE_DATABASE OPERATE");

@@ -19,9 +19,7 @@ pub struct EntropyUnavailable(#[source] rand::rand_core::OsError);
 /// with bytes from elsewhere.
 pub fn random_bytes<const N: usize>() -> Result<[u8; N], EntropyUnavailable> {
     let mut bytes = [0; N];
-    OsRng
-        .try_fill_bytes(&mut bytes)
-        .map_err(EntropyUnavailable)?;
+    OsRng.try_fill_bytes(&mut bytes).map_err(EntropyUnavailable)?;
     Ok(bytes)
 }
 

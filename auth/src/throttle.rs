@@ -54,10 +54,7 @@ pub struct ThrottleKey {
 impl ThrottleKey {
     /// Returns the key of `peer` (`None` on a local socket) trying `user`.
     pub fn new(peer: Option<IpAddr>, user: &str) -> Self {
-        Self {
-            peer: peer.map(network),
-            user: user[..user.floor_char_boundary(NAME_BYTES_MAX)].to_owned(),
-        }
+        Self { peer: peer.map(network), user: user[..user.floor_char_boundary(NAME_BYTES_MAX)].to_owned() }
     }
 }
 
@@ -111,12 +108,7 @@ struct Stamp {
 impl Throttle {
     /// Returns a throttle that remembers nothing yet.
     pub fn new(config: ThrottleConfig) -> Self {
-        Self {
-            config,
-            failures: HashMap::new(),
-            by_age: BTreeMap::new(),
-            failed_total: 0,
-        }
+        Self { config, failures: HashMap::new(), by_age: BTreeMap::new(), failed_total: 0 }
     }
 
     /// Says whether an attempt may go on at `now`.
@@ -137,10 +129,7 @@ impl Throttle {
         self.forget_old(now);
         let count = self.remove(key).unwrap_or(0).saturating_add(1);
         self.failed_total += 1;
-        let stamp = Stamp {
-            at: now,
-            number: self.failed_total,
-        };
+        let stamp = Stamp { at: now, number: self.failed_total };
         self.failures.insert(key.clone(), Failures { count, stamp });
         self.by_age.insert(stamp, key.clone());
         while self.failures.len() > self.config.keys_max {
@@ -169,10 +158,7 @@ impl Throttle {
             return Duration::ZERO;
         };
         let factor = 2_u32.checked_pow(doublings).unwrap_or(u32::MAX);
-        self.config
-            .delay_min
-            .saturating_mul(factor)
-            .min(self.config.delay_max)
+        self.config.delay_min.saturating_mul(factor).min(self.config.delay_max)
     }
 
     fn remove(&mut self, key: &ThrottleKey) -> Option<u32> {
@@ -208,10 +194,7 @@ mod tests {
     }
 
     fn small(keys_max: usize) -> Throttle {
-        Throttle::new(ThrottleConfig {
-            keys_max,
-            ..ThrottleConfig::default()
-        })
+        Throttle::new(ThrottleConfig { keys_max, ..ThrottleConfig::default() })
     }
 
     const fn millis(millis: u64) -> Duration {
@@ -224,9 +207,7 @@ mod tests {
         let mut throttle = small(10);
         let now = millis(5_000);
         assert_eq!(throttle.check(&ann, now), Verdict::Proceed);
-        let expected = [
-            0, 0, 0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000,
-        ];
+        let expected = [0, 0, 0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000];
         for delay in expected {
             throttle.failed(&ann, now);
             let verdict = match delay {
@@ -248,10 +229,7 @@ mod tests {
         for _ in 0..4 {
             throttle.failed(&ann, millis(1_000));
         }
-        assert_eq!(
-            throttle.check(&ann, millis(1_060)),
-            Verdict::Wait(millis(40))
-        );
+        assert_eq!(throttle.check(&ann, millis(1_060)), Verdict::Wait(millis(40)));
         assert_eq!(throttle.check(&ann, millis(1_100)), Verdict::Proceed);
         // A clock that went back waits, it does not panic.
         assert_eq!(throttle.check(&ann, millis(0)), Verdict::Wait(millis(100)));
@@ -274,10 +252,7 @@ mod tests {
         let mut throttle = small(10);
         let now = millis(0);
         (0..9).for_each(|_| throttle.failed(&key("10.0.0.1", "ann"), now));
-        assert_ne!(
-            throttle.check(&key("10.0.0.1", "ann"), now),
-            Verdict::Proceed
-        );
+        assert_ne!(throttle.check(&key("10.0.0.1", "ann"), now), Verdict::Proceed);
         for (peer, user) in [("10.0.0.1", "bob"), ("10.0.0.2", "ann")] {
             assert_eq!(throttle.check(&key(peer, user), now), Verdict::Proceed);
         }
@@ -291,10 +266,7 @@ mod tests {
         same("::ffff:10.0.0.1", "10.0.0.1");
         same("2001:db8:0:1::1", "2001:db8:0:1:ffff::2");
         assert_ne!(key("2001:db8:0:1::1", "ann"), key("2001:db8:0:2::1", "ann"));
-        assert_eq!(
-            key("10.0.0.1", &"ä".repeat(1_000)),
-            key("10.0.0.1", &"ä".repeat(31))
-        );
+        assert_eq!(key("10.0.0.1", &"ä".repeat(1_000)), key("10.0.0.1", &"ä".repeat(31)));
     }
 
     #[test]

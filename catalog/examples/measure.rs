@@ -24,9 +24,7 @@ const CALLERS: usize = 8;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Outcome {
-    let parent = std::env::args()
-        .nth(1)
-        .map_or_else(std::env::temp_dir, PathBuf::from);
+    let parent = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = tempfile::TempDir::new_in(parent)?;
     let catalog = Catalog::open_sqlite(&folder.path().join("catalog.db")).await?;
     let gateway = GatewayId::new(Utc::now());
@@ -52,9 +50,7 @@ async fn main() -> Outcome {
     let mut claimed = None;
     for _ in 0..SUBMISSIONS {
         let one = Instant::now();
-        claimed = catalog
-            .claim_next(&gateway, Duration::from_secs(30), Utc::now())
-            .await?;
+        claimed = catalog.claim_next(&gateway, Duration::from_secs(30), Utc::now()).await?;
         claims.push(one.elapsed());
     }
     report("claim_next, 1 caller", claims, begun.elapsed())?;
@@ -65,9 +61,7 @@ async fn main() -> Outcome {
         for rows in 0..SUBMISSIONS {
             let one = Instant::now();
             let sample = json!({ "rows_computed": rows });
-            catalog
-                .record_progress(job.id, job.epoch, "running", sample, Utc::now())
-                .await?;
+            catalog.record_progress(job.id, job.epoch, "running", sample, Utc::now()).await?;
             samples.push(one.elapsed());
         }
         report("record_progress, 1 caller", samples, begun.elapsed())?;
@@ -77,11 +71,7 @@ async fn main() -> Outcome {
     let mut pages = Vec::new();
     for _ in 0..SUBMISSIONS {
         let one = Instant::now();
-        let filter = JobFilter {
-            database: Some("db".to_owned()),
-            limit: Some(100),
-            ..JobFilter::default()
-        };
+        let filter = JobFilter { database: Some("db".to_owned()), limit: Some(100), ..JobFilter::default() };
         catalog.jobs(filter).await?;
         pages.push(one.elapsed());
     }
@@ -90,11 +80,7 @@ async fn main() -> Outcome {
     let begun = Instant::now();
     catalog.close().await;
     Catalog::open_sqlite(catalog.path()).await?.close().await;
-    report(
-        "close, check and open",
-        vec![begun.elapsed()],
-        begun.elapsed(),
-    )
+    report("close, check and open", vec![begun.elapsed()], begun.elapsed())
 }
 
 async fn submit_many(catalog: &Catalog, count: usize) -> Outcome<Vec<Duration>> {

@@ -210,9 +210,7 @@ pub enum CatalogError {
 
 impl From<sqlx::Error> for CatalogError {
     fn from(source: sqlx::Error) -> Self {
-        CatalogError::Store {
-            source: Arc::new(source),
-        }
+        CatalogError::Store { source: Arc::new(source) }
     }
 }
 
@@ -224,16 +222,10 @@ impl CatalogError {
     }
 
     pub(crate) fn not_found(kind: EntityKind, name: impl ToString) -> Self {
-        CatalogError::NotFound {
-            kind,
-            name: name.to_string(),
-        }
+        CatalogError::NotFound { kind, name: name.to_string() }
     }
 
     pub(crate) fn already_exists(kind: EntityKind, name: impl ToString) -> Self {
-        CatalogError::AlreadyExists {
-            kind,
-            name: name.to_string(),
-        }
+        CatalogError::AlreadyExists { kind, name: name.to_string() }
     }
 }

@@ -67,17 +67,11 @@ macro_rules! prefixed_ulid {
 
             /// Accepts exactly what `Display` prints.
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                let parsed = text
-                    .strip_prefix($prefix)
-                    .and_then(|digits| Ulid::from_string(digits).ok())
-                    .map(Self);
+                let parsed = text.strip_prefix($prefix).and_then(|digits| Ulid::from_string(digits).ok()).map(Self);
                 match parsed {
                     // Lower case and overflowing first digits parse, too.
                     Some(id) if id.to_string() == text => Ok(id),
-                    _ => Err(InvalidId {
-                        kind: $kind,
-                        text: text.to_owned(),
-                    }),
+                    _ => Err(InvalidId { kind: $kind, text: text.to_owned() }),
                 }
             }
         }
@@ -103,18 +97,14 @@ prefixed_ulid!(TableId, "table", "tbl_");
 
 fn ulid_at(now: Timestamp) -> Ulid {
     let mut random = [0; 16];
-    OsRng
-        .try_fill_bytes(&mut random)
-        .expect("the operating system provides random bytes");
+    OsRng.try_fill_bytes(&mut random).expect("the operating system provides random bytes");
     let millis = u64::try_from(now.timestamp_millis()).unwrap_or(0);
     Ulid::from_parts(millis, u128::from_le_bytes(random))
 }
 
 /// Counts the claims of a job. The number fences: a write that carries an
 /// older epoch than the job's comes from an attempt that lost its lease.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AttemptEpoch(pub u64);
 

@@ -71,10 +71,7 @@ impl JobKind {
 
 impl From<&str> for JobKind {
     fn from(word: &str) -> Self {
-        JobKind::KNOWN
-            .into_iter()
-            .find(|kind| kind.as_str() == word)
-            .unwrap_or_else(|| JobKind::Other(word.to_owned()))
+        JobKind::KNOWN.into_iter().find(|kind| kind.as_str() == word).unwrap_or_else(|| JobKind::Other(word.to_owned()))
     }
 }
 
@@ -244,9 +241,7 @@ impl JobFilter {
     pub const LIMIT_MAX: u32 = 10_000;
 
     pub(crate) fn effective_limit(&self) -> u32 {
-        self.limit
-            .unwrap_or(Self::LIMIT_DEFAULT)
-            .min(Self::LIMIT_MAX)
+        self.limit.unwrap_or(Self::LIMIT_DEFAULT).min(Self::LIMIT_MAX)
     }
 }
 
@@ -263,10 +258,7 @@ impl Job {
     /// Returns the place of this job in listings.
     #[must_use]
     pub fn cursor(&self) -> JobCursor {
-        JobCursor {
-            created_at: self.created_at,
-            id: self.id,
-        }
+        JobCursor { created_at: self.created_at, id: self.id }
     }
 }
 

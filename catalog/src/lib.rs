@@ -25,12 +25,10 @@ pub use error::{CatalogError, EntityKind, Result};
 pub use event::{JobChange, JobEvent, NewEvent};
 pub use ids::{AttemptEpoch, GatewayId, InvalidId, JobId, TableId};
 pub use job::{
-    CancelOutcome, Control, Failure, IllegalTransition, Job, JobCursor, JobFilter, JobKind,
-    JobState, NewJob, PauseOutcome, Receipt, ResumeOutcome, Status, Trigger, transition,
+    CancelOutcome, Control, Failure, IllegalTransition, Job, JobCursor, JobFilter, JobKind, JobState, NewJob,
+    PauseOutcome, Receipt, ResumeOutcome, Status, Trigger, transition,
 };
-pub use object::{
-    Database, Namespace, ObjectChange, Properties, Table, TableChange, TableKind, TableName,
-};
+pub use object::{Database, Namespace, ObjectChange, Properties, Table, TableChange, TableKind, TableName};
 pub use store::{Catalog, RetentionPolicy, Swept};
 pub use user::{NewUser, User, UserChange};
 

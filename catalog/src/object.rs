@@ -64,13 +64,7 @@ impl TableKind {
     }
 
     pub(crate) fn from_word(word: &str) -> Option<Self> {
-        [
-            TableKind::Table,
-            TableKind::View,
-            TableKind::MaterializedView,
-        ]
-        .into_iter()
-        .find(|kind| kind.as_str() == word)
+        [TableKind::Table, TableKind::View, TableKind::MaterializedView].into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
@@ -87,11 +81,7 @@ pub struct TableName {
 
 impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let schema = if self.namespace.is_empty() {
-            ROOT_NAMESPACE.to_owned()
-        } else {
-            self.namespace.join("$")
-        };
+        let schema = if self.namespace.is_empty() { ROOT_NAMESPACE.to_owned() } else { self.namespace.join("$") };
         write!(f, "{}.{schema}.{}", self.database, self.name)
     }
 }
@@ -126,27 +116,11 @@ impl Table {
 }
 
 pub(crate) fn object_of(kind: TableKind, name: &TableName) -> Object {
-    let TableName {
-        database,
-        namespace,
-        name,
-    } = name.clone();
+    let TableName { database, namespace, name } = name.clone();
     match kind {
-        TableKind::Table => Object::Table {
-            database,
-            namespace,
-            name,
-        },
-        TableKind::View => Object::View {
-            database,
-            namespace,
-            name,
-        },
-        TableKind::MaterializedView => Object::MaterializedView {
-            database,
-            namespace,
-            name,
-        },
+        TableKind::Table => Object::Table { database, namespace, name },
+        TableKind::View => Object::View { database, namespace, name },
+        TableKind::MaterializedView => Object::MaterializedView { database, namespace, name },
     }
 }
 
@@ -241,10 +215,7 @@ pub(crate) fn namespace_to_text(path: &[String]) -> Result<String> {
 
 /// Returns the path of a stored namespace; the root is the empty text.
 pub(crate) fn namespace_from_text(text: &str) -> Vec<String> {
-    text.split(SEPARATOR)
-        .filter(|component| !component.is_empty())
-        .map(str::to_owned)
-        .collect()
+    text.split(SEPARATOR).filter(|component| !component.is_empty()).map(str::to_owned).collect()
 }
 
 /// Refuses names that cannot be stored.
@@ -256,8 +227,5 @@ pub(crate) fn ensure_name(kind: EntityKind, name: &str) -> Result<()> {
 }
 
 fn invalid(kind: EntityKind, name: &str) -> CatalogError {
-    CatalogError::InvalidName {
-        kind,
-        name: name.to_owned(),
-    }
+    CatalogError::InvalidName { kind, name: name.to_owned() }
 }

@@ -67,9 +67,7 @@ struct Inner {
 
 impl fmt::Debug for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Catalog")
-            .field("path", &self.inner.path)
-            .finish_non_exhaustive()
+        f.debug_struct("Catalog").field("path", &self.inner.path).finish_non_exhaustive()
     }
 }
 
@@ -91,16 +89,8 @@ impl Catalog {
         let grants = Arc::new(GrantCache::default());
         let opened = open::open(path).await?;
         let writer = Writer::start(opened.writer, changes.clone(), Arc::clone(&grants));
-        let inner = Inner {
-            path: path.to_owned(),
-            readers: opened.readers,
-            writer,
-            changes,
-            grants,
-        };
-        Ok(Catalog {
-            inner: Arc::new(inner),
-        })
+        let inner = Inner { path: path.to_owned(), readers: opened.readers, writer, changes, grants };
+        Ok(Catalog { inner: Arc::new(inner) })
     }
 
     /// Returns the path of the database file.

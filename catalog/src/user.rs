@@ -50,12 +50,7 @@ impl NewUser {
     /// Returns a user who cannot log in with a password and has no limits.
     #[must_use]
     pub fn new(name: UserName) -> Self {
-        NewUser {
-            name,
-            verifier: None,
-            valid_until: None,
-            connection_limit: None,
-        }
+        NewUser { name, verifier: None, valid_until: None, connection_limit: None }
     }
 }
 

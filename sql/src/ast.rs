@@ -23,38 +23,35 @@ mod user;
 mod view;
 
 pub use alter_table::{
-    AddColumn, AddComputedColumn, AlterColumnSet, AlterColumnType, AlterOperation, AlterTable, AlterView,
-    DropColumn, FunctionApplication, RenameColumn,
+    AddColumn, AddComputedColumn, AlterColumnSet, AlterColumnType, AlterOperation, AlterTable, AlterView, DropColumn,
+    FunctionApplication, RenameColumn,
 };
 pub use catalog::{
-    CatalogListing, CatalogObject, Comment, CommentTarget, Describe, DescribeTable, DescribeTarget,
-    ListingScope,
+    CatalogListing, CatalogObject, Comment, CommentTarget, Describe, DescribeTable, DescribeTarget, ListingScope,
 };
 pub use copy::Copy;
 pub use database::{
-    AlterSchema, AttachDatabase, CreateDatabase, CreateSchema, CreateStorageIntegration, DropBehavior,
-    DropDatabase, DropSchema, DropStorageIntegration, Property,
+    AlterSchema, AttachDatabase, CreateDatabase, CreateSchema, CreateStorageIntegration, DropBehavior, DropDatabase,
+    DropSchema, DropStorageIntegration, Property,
 };
 pub use dml::{Delete, Insert, Merge, Truncate, Update};
 pub use expr::{Position, SourceExpr};
-pub use function::{
-    AlterFunction, CreateFunction, DropFunction, FunctionBody, FunctionDefinition, FunctionParameter,
-};
+pub use function::{AlterFunction, CreateFunction, DropFunction, FunctionBody, FunctionDefinition, FunctionParameter};
 pub use grant::{
     Grant, GrantRole, GrantTarget, Grantee, Identity, Privilege, Revoke, RevokeRole, ShowGrants, ShowRoles,
 };
 pub use index::{CreateIndex, DropIndex};
 pub use job::{
-    CancelJob, DescribeJob, JobFormat, JobScope, PauseJob, ResumeJob, ShowErrors, ShowGpuClasses,
-    ShowJobEvents, ShowJobSplits, ShowJobs, WaitJob,
+    CancelJob, DescribeJob, JobFormat, JobScope, PauseJob, ResumeJob, ShowErrors, ShowGpuClasses, ShowJobEvents,
+    ShowJobSplits, ShowJobs, WaitJob,
 };
 pub use query::{Explain, ExplainFormat, ExplainOptions, Query};
 pub use refresh::{ExplainJob, ExplainRefresh, RefreshColumn, RefreshMaterializedView, Wait};
 pub use secret::{AlterSecret, CreateApiKey, CreateSecret, DropApiKey, DropSecret, SecretValue, ShowApiKeys};
 pub use session::{
-    Begin, CloseCursor, Commit, Deallocate, DeclareCursor, Discard, Execute, Fetch, FetchDirection,
-    IsolationLevel, Listen, Move, Prepare, Release, Reset, Rollback, RollbackTo, Savepoint, Set, SetItem,
-    SetScope, SetTransaction, SetValue, Show, TransactionModes, Unlisten, Vacuum,
+    Begin, CloseCursor, Commit, Deallocate, DeclareCursor, Discard, Execute, Fetch, FetchDirection, IsolationLevel,
+    Listen, Move, Prepare, Release, Reset, Rollback, RollbackTo, Savepoint, Set, SetItem, SetScope, SetTransaction,
+    SetValue, Show, TransactionModes, Unlisten, Vacuum,
 };
 pub use statement::Statement;
 pub use table::{CloneTable, CreateTable, CreateTableAs, DropTable, DropView, VersionReference};

@@ -30,12 +30,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(sql: &'a str, lexemes: &'a [Lexeme], terminator: Option<&'a Lexeme>) -> Self {
-        Self {
-            sql,
-            lexemes,
-            terminator,
-            at: 0,
-        }
+        Self { sql, lexemes, terminator, at: 0 }
     }
 
     // Looking.
@@ -45,9 +40,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn peek_nth(&self, ahead: usize) -> Option<&'a Token> {
-        self.lexemes
-            .get(self.at + ahead)
-            .map(|lexeme| &lexeme.token.token)
+        self.lexemes.get(self.at + ahead).map(|lexeme| &lexeme.token.token)
     }
 
     pub(crate) fn at_end(&self) -> bool {
@@ -78,12 +71,7 @@ impl<'a> Cursor<'a> {
 
     /// Returns the position of the next token, or of the statement's end.
     pub(crate) fn position(&self) -> Position {
-        Position(
-            self.lexemes
-                .get(self.at)
-                .or(self.terminator)
-                .map(|lexeme| lexeme.position),
-        )
+        Position(self.lexemes.get(self.at).or(self.terminator).map(|lexeme| lexeme.position))
     }
 
     /// Returns the source from the token at `from` up to the next one.
@@ -109,10 +97,7 @@ impl<'a> Cursor<'a> {
 
     /// Returns whether the next words are these keywords.
     pub(crate) fn looking_at(&self, keywords: &[&str]) -> bool {
-        keywords
-            .iter()
-            .enumerate()
-            .all(|(ahead, keyword)| self.is_keyword(ahead, keyword))
+        keywords.iter().enumerate().all(|(ahead, keyword)| self.is_keyword(ahead, keyword))
     }
 
     pub(crate) fn is_keyword(&self, ahead: usize, keyword: &str) -> bool {
@@ -140,10 +125,7 @@ impl<'a> Cursor<'a> {
 
     /// Takes one of the keywords and returns it as it is spelled here.
     pub(crate) fn take_one(&mut self, keywords: &[&'static str]) -> Option<&'static str> {
-        let found = keywords
-            .iter()
-            .copied()
-            .find(|keyword| self.is_keyword(0, keyword))?;
+        let found = keywords.iter().copied().find(|keyword| self.is_keyword(0, keyword))?;
         self.at += 1;
         Some(found)
     }
@@ -157,29 +139,15 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn expect(&mut self, keywords: &[&str]) -> Result<(), ParseError> {
-        keywords.iter().try_for_each(|keyword| {
-            if self.take(&[keyword]) {
-                Ok(())
-            } else {
-                Err(self.unexpected())
-            }
-        })
+        keywords.iter().try_for_each(|keyword| if self.take(&[keyword]) { Ok(()) } else { Err(self.unexpected()) })
     }
 
     pub(crate) fn expect_token(&mut self, token: &Token) -> Result<(), ParseError> {
-        if self.take_token(token) {
-            Ok(())
-        } else {
-            Err(self.unexpected())
-        }
+        if self.take_token(token) { Ok(()) } else { Err(self.unexpected()) }
     }
 
     pub(crate) fn expect_end(&self) -> Result<(), ParseError> {
-        if self.at_end() {
-            Ok(())
-        } else {
-            Err(self.unexpected())
-        }
+        if self.at_end() { Ok(()) } else { Err(self.unexpected()) }
     }
 
     pub(crate) fn if_exists(&mut self) -> bool {
@@ -257,9 +225,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn string(&mut self) -> Result<String, ParseError> {
         let text = match self.peek() {
             Some(
-                Token::SingleQuotedString(text)
-                | Token::EscapedStringLiteral(text)
-                | Token::UnicodeStringLiteral(text),
+                Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) | Token::UnicodeStringLiteral(text),
             ) => text.clone(),
             Some(Token::DollarQuotedString(text)) => text.value.clone(),
             _ => return Err(self.unexpected()),
@@ -329,12 +295,9 @@ impl<'a> Cursor<'a> {
         let number = self.number()?;
         match number.parse() {
             Ok(limit) if (1..=max).contains(&limit) => Ok(Some(limit)),
-            _ => Err(ParseError::new(
-                ParseErrorKind::BadOptionValue,
-                format!("invalid LIMIT \"{number}\""),
-            )
-            .with_detail(format!("LIMIT takes an integer from 1 to {max}."))
-            .at(position.get())),
+            _ => Err(ParseError::new(ParseErrorKind::BadOptionValue, format!("invalid LIMIT \"{number}\""))
+                .with_detail(format!("LIMIT takes an integer from 1 to {max}."))
+                .at(position.get())),
         }
     }
 
@@ -385,12 +348,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn up_to(&self, end: usize) -> Self {
         let end = end.min(self.lexemes.len());
         let terminator = self.lexemes.get(end).or(self.terminator);
-        Self {
-            sql: self.sql,
-            lexemes: &self.lexemes[..end],
-            terminator,
-            at: self.at,
-        }
+        Self { sql: self.sql, lexemes: &self.lexemes[..end], terminator, at: self.at }
     }
 
     /// Returns the tokens from the next one on, each replaced or left out as
@@ -400,14 +358,8 @@ impl<'a> Cursor<'a> {
         let mut respelled = Vec::with_capacity(self.lexemes.len());
         for (index, lexeme) in self.lexemes.iter().enumerate().skip(self.at) {
             if let Some(token) = spell(&before, &lexeme.token.token) {
-                let token = TokenWithSpan {
-                    token,
-                    span: lexeme.token.span,
-                };
-                respelled.push(Lexeme {
-                    token,
-                    ..lexeme.clone()
-                });
+                let token = TokenWithSpan { token, span: lexeme.token.span };
+                respelled.push(Lexeme { token, ..lexeme.clone() });
             }
             // The value of an option stands between its word and the next one.
             if let Some(word) = self.keyword_upper(index - self.at) {
@@ -419,12 +371,7 @@ impl<'a> Cursor<'a> {
 
     /// Returns a cursor over other tokens of the same statement.
     pub(crate) fn over(cursor: &Self, lexemes: &'a [Lexeme]) -> Self {
-        Self {
-            sql: cursor.sql,
-            lexemes,
-            terminator: cursor.terminator,
-            at: 0,
-        }
+        Self { sql: cursor.sql, lexemes, terminator: cursor.terminator, at: 0 }
     }
 
     /// Returns the index behind the bracket that closes the one at `open`.
@@ -457,14 +404,9 @@ impl<'a> Cursor<'a> {
         read: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
     ) -> Result<T, ParseError> {
         let (tokens, origins) = native_tokens(&self.lexemes[self.at.min(self.lexemes.len())..]);
-        let behind = |index: usize| {
-            origins
-                .get(index)
-                .map_or(self.lexemes.len(), |origin| self.at + origin)
-        };
-        let mut parser = Parser::new(&GatewayDialect)
-            .with_recursion_limit(NATIVE_RECURSION_MAX)
-            .with_tokens_with_locations(tokens);
+        let behind = |index: usize| origins.get(index).map_or(self.lexemes.len(), |origin| self.at + origin);
+        let mut parser =
+            Parser::new(&GatewayDialect).with_recursion_limit(NATIVE_RECURSION_MAX).with_tokens_with_locations(tokens);
         match read(&mut parser) {
             Ok(value) => {
                 self.at = behind(parser.index());
@@ -482,11 +424,7 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let position = self.position();
         let expr = self.native(|parser| parser.parse_expr())?;
-        Ok(SourceExpr {
-            expr,
-            text: self.text_since(start).to_owned(),
-            position,
-        })
+        Ok(SourceExpr { expr, text: self.text_since(start).to_owned(), position })
     }
 
     fn native_error(&self, error: ParserError, next: usize) -> ParseError {
@@ -496,11 +434,8 @@ impl<'a> Cursor<'a> {
             }
             ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
         };
-        let located = location(&message).and_then(|location| {
-            self.lexemes
-                .iter()
-                .position(|lexeme| lexeme.token.span.start == location)
-        });
+        let located = location(&message)
+            .and_then(|location| self.lexemes.iter().position(|lexeme| lexeme.token.span.start == location));
         let expected = message.starts_with("Expected");
         let index = match located {
             Some(index) => index,
@@ -508,11 +443,7 @@ impl<'a> Cursor<'a> {
             None => next,
         };
         let problem = self.unexpected_at(index);
-        if expected {
-            problem
-        } else {
-            problem.with_detail(message)
-        }
+        if expected { problem } else { problem.with_detail(message) }
     }
 
     // Errors.
@@ -552,19 +483,13 @@ fn native_tokens(lexemes: &[Lexeme]) -> (Vec<TokenWithSpan>, Vec<usize>) {
         let wrapped = index >= 5 && is_version_value(&lexemes[index - 5..=index]);
         let span = lexeme.token.span;
         if wrapped {
-            tokens.push(TokenWithSpan {
-                token: Token::LParen,
-                span,
-            });
+            tokens.push(TokenWithSpan { token: Token::LParen, span });
             origins.push(index);
         }
         tokens.push(lexeme.token.clone());
         origins.push(index);
         if wrapped {
-            tokens.push(TokenWithSpan {
-                token: Token::RParen,
-                span,
-            });
+            tokens.push(TokenWithSpan { token: Token::RParen, span });
             origins.push(index);
         }
     }
@@ -573,15 +498,10 @@ fn native_tokens(lexemes: &[Lexeme]) -> (Vec<TokenWithSpan>, Vec<usize>) {
 
 fn is_version_value(lexemes: &[Lexeme]) -> bool {
     let word = |index: usize, keyword: &str| matches!(&lexemes[index].token.token, Token::Word(word) if is_word(word, keyword));
-    let value = matches!(
-        &lexemes[5].token.token,
-        Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_)
-    );
+    let value =
+        matches!(&lexemes[5].token.token, Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_));
     value
-        && ["FOR", "SYSTEM_TIME", "AS", "OF"]
-            .iter()
-            .enumerate()
-            .all(|(i, kw)| word(i, kw))
+        && ["FOR", "SYSTEM_TIME", "AS", "OF"].iter().enumerate().all(|(i, kw)| word(i, kw))
         && (word(4, "VERSION") || word(4, "TAG"))
 }
 
@@ -600,20 +520,14 @@ fn name_of(word: &Word) -> Option<Ident> {
 }
 
 fn too_many_parts(name: &str, position: Position) -> ParseError {
-    ParseError::new(
-        ParseErrorKind::Syntax,
-        format!("improper qualified name (too many dotted names): {name}"),
-    )
-    .with_hint("A nested namespace is one quoted name with its components joined by $.")
-    .at(position.get())
+    ParseError::new(ParseErrorKind::Syntax, format!("improper qualified name (too many dotted names): {name}"))
+        .with_hint("A nested namespace is one quoted name with its components joined by $.")
+        .at(position.get())
 }
 
 /// Reads the place that the native parser puts at the end of a message.
 fn location(message: &str) -> Option<Location> {
     let (_, place) = message.rsplit_once(" at Line: ")?;
     let (line, column) = place.split_once(", Column: ")?;
-    Some(Location {
-        line: line.parse().ok()?,
-        column: column.trim().parse().ok()?,
-    })
+    Some(Location { line: line.parse().ok()?, column: column.trim().parse().ok()? })
 }

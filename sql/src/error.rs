@@ -42,13 +42,7 @@ pub enum ParseErrorKind {
 impl ParseError {
     /// Returns an error of `kind` without position, hint or detail.
     pub fn new(kind: ParseErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            position: None,
-            kind,
-            hint: None,
-            detail: None,
-        }
+        Self { message: message.into(), position: None, kind, hint: None, detail: None }
     }
 
     /// Returns the error with its position set.

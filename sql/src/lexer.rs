@@ -36,28 +36,17 @@ pub(crate) fn tokenize(sql: &str) -> Result<Vec<Lexeme>, ParseError> {
         }
         let (start, position) = place.advance(token.span.start);
         let (end, _) = place.advance(token.span.end);
-        if let Token::Word(Word {
-            quote_style: Some(quote),
-            ..
-        }) = &mut token.token
-        {
+        if let Token::Word(Word { quote_style: Some(quote), .. }) = &mut token.token {
             if start + 2 == end {
                 return Err(ParseError::new(
                     ParseErrorKind::Syntax,
-                    format!(
-                        "zero-length delimited identifier at or near \"{}\"",
-                        &sql[start..end]
-                    ),
+                    format!("zero-length delimited identifier at or near \"{}\"", &sql[start..end]),
                 )
                 .at(Some(position)));
             }
             *quote = '"';
         }
-        lexemes.push(Lexeme {
-            token,
-            bytes: start..end,
-            position,
-        });
+        lexemes.push(Lexeme { token, bytes: start..end, position });
     }
     Ok(lexemes)
 }
@@ -90,13 +79,7 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn new(sql: &'a str) -> Self {
-        Self {
-            chars: sql.chars(),
-            bytes_total: sql.len(),
-            line: 1,
-            column: 1,
-            position: 1,
-        }
+        Self { chars: sql.chars(), bytes_total: sql.len(), line: 1, column: 1, position: 1 }
     }
 
     /// Returns the byte offset and the 1-based character position of `location`,
@@ -120,9 +103,7 @@ impl<'a> Place<'a> {
 /// Describes a text that has no token where one should start.
 fn unreadable(sql: &str, read: &[TokenWithSpan], error: TokenizerError) -> ParseError {
     let mut place = Place::new(sql);
-    let start = read
-        .last()
-        .map_or(Location { line: 1, column: 1 }, |token| token.span.end);
+    let start = read.last().map_or(Location { line: 1, column: 1 }, |token| token.span.end);
     let (start, position) = place.advance(start);
     let rest = &sql[start..];
     let what = if rest.starts_with("/*") {

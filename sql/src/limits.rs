@@ -27,12 +27,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            sql_bytes_max: 16 * 1024 * 1024,
-            nesting_depth_max: 32,
-            tokens_max: 1_000_000,
-            chain_terms_max: 1_000,
-        }
+        Self { sql_bytes_max: 16 * 1024 * 1024, nesting_depth_max: 32, tokens_max: 1_000_000, chain_terms_max: 1_000 }
     }
 }
 
@@ -79,11 +74,7 @@ impl Limits {
                 TokenKind::Comma => level.finish(),
                 // Behind an operator such a word is a name.
                 TokenKind::Break if before == TokenKind::Operand => level.finish(),
-                TokenKind::Break
-                | TokenKind::Open
-                | TokenKind::Close
-                | TokenKind::Operand
-                | TokenKind::Other => {}
+                TokenKind::Break | TokenKind::Open | TokenKind::Close | TokenKind::Operand | TokenKind::Other => {}
             }
             // Both take the native parser time or stack out of proportion, and
             // neither means anything.
@@ -125,18 +116,13 @@ impl Limits {
                     ))
                     .at(Some(lexeme.position)));
             }
-            before = if kind == TokenKind::Close {
-                TokenKind::Operand
-            } else {
-                kind
-            };
+            before = if kind == TokenKind::Close { TokenKind::Operand } else { kind };
         }
         Ok(())
     }
 
     fn too_many_tokens(&self) -> ParseError {
-        exceeded("statement is too complex")
-            .with_detail(format!("A text has at most {} tokens.", self.tokens_max))
+        exceeded("statement is too complex").with_detail(format!("A text has at most {} tokens.", self.tokens_max))
     }
 }
 
@@ -269,14 +255,10 @@ fn count_tokens(sql: &str, max: usize) -> usize {
     while at < bytes.len() && count <= max {
         let byte = bytes[at];
         let length = match byte {
-            b'\'' | b'"' | b'`' => bytes[at + 1..]
-                .iter()
-                .position(|b| *b == byte)
-                .map_or(bytes.len(), |n| n + 2),
-            b'-' if bytes[at..].starts_with(b"--") => bytes[at..]
-                .iter()
-                .position(|b| *b == b'\n')
-                .unwrap_or(bytes.len()),
+            b'\'' | b'"' | b'`' => bytes[at + 1..].iter().position(|b| *b == byte).map_or(bytes.len(), |n| n + 2),
+            b'-' if bytes[at..].starts_with(b"--") => {
+                bytes[at..].iter().position(|b| *b == b'\n').unwrap_or(bytes.len())
+            }
             b if b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80 => bytes[at..]
                 .iter()
                 .position(|b| !(b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80))

@@ -89,20 +89,12 @@ pub struct ObjectName {
 impl ObjectName {
     /// Returns a name without schema and database.
     pub fn bare(name: impl Into<String>) -> Self {
-        Self {
-            database: None,
-            schema: None,
-            name: name.into(),
-        }
+        Self { database: None, schema: None, name: name.into() }
     }
 
     /// Returns a name within a schema.
     pub fn in_schema(schema: impl Into<String>, name: impl Into<String>) -> Self {
-        Self {
-            database: None,
-            schema: Some(schema.into()),
-            name: name.into(),
-        }
+        Self { database: None, schema: Some(schema.into()), name: name.into() }
     }
 
     /// Returns the folded form of a name of the native parser, or `None` when it
@@ -111,10 +103,7 @@ impl ObjectName {
         let parts = name
             .0
             .iter()
-            .map(|part| {
-                part.as_ident()
-                    .map(|ident| Ident::from_native(ident).into_string())
-            })
+            .map(|part| part.as_ident().map(|ident| Ident::from_native(ident).into_string()))
             .collect::<Option<Vec<_>>>()?;
         Self::from_parts(parts)
     }
@@ -123,26 +112,14 @@ impl ObjectName {
         let name = parts.pop()?;
         let schema = parts.pop();
         let database = parts.pop();
-        parts.is_empty().then_some(Self {
-            database,
-            schema,
-            name,
-        })
+        parts.is_empty().then_some(Self { database, schema, name })
     }
 
     /// Returns the name for the native parser, every part quoted.
     pub fn to_native(&self) -> native::ObjectName {
-        let parts = [
-            self.database.as_deref(),
-            self.schema.as_deref(),
-            Some(self.name.as_str()),
-        ];
+        let parts = [self.database.as_deref(), self.schema.as_deref(), Some(self.name.as_str())];
         native::ObjectName::from(
-            parts
-                .into_iter()
-                .flatten()
-                .map(|part| native::Ident::with_quote('"', part))
-                .collect::<Vec<_>>(),
+            parts.into_iter().flatten().map(|part| native::Ident::with_quote('"', part)).collect::<Vec<_>>(),
         )
     }
 }
@@ -173,10 +150,7 @@ pub struct SchemaName {
 impl SchemaName {
     /// Returns a schema of the connected database.
     pub fn new(schema: impl Into<String>) -> Self {
-        Self {
-            database: None,
-            schema: schema.into(),
-        }
+        Self { database: None, schema: schema.into() }
     }
 
     /// Returns the child namespace `component` of this one.
@@ -186,10 +160,7 @@ impl SchemaName {
             "public" => component.to_owned(),
             path => format!("{path}${component}"),
         };
-        Self {
-            database: self.database.clone(),
-            schema,
-        }
+        Self { database: self.database.clone(), schema }
     }
 }
 
@@ -260,11 +231,7 @@ pub(crate) fn write_ident(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result
         && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         && !is_reserved(name)
         && !CONTEXT_WORDS.contains(&name);
-    if plain {
-        f.write_str(name)
-    } else {
-        write!(f, "\"{}\"", name.replace('"', "\"\""))
-    }
+    if plain { f.write_str(name) } else { write!(f, "\"{}\"", name.replace('"', "\"\"")) }
 }
 
 /// Writes a string literal that reads back the same whatever the text holds.

@@ -30,11 +30,7 @@ pub(crate) fn script(sql: &str, limits: &Limits) -> Result<Vec<Parsed>, ParseErr
         let (start, text) = (cursor.start(), cursor.rest().to_owned());
         let statement = statement(&mut cursor)?;
         cursor.expect_end()?;
-        parsed.push(Parsed {
-            statement,
-            start,
-            text,
-        });
+        parsed.push(Parsed { statement, start, text });
     }
     Ok(parsed)
 }

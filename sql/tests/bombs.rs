@@ -28,11 +28,7 @@ fn survive(sql: String) -> Option<ParseErrorKind> {
                 }
                 Err(error) => Some(error.kind),
             };
-            assert!(
-                started.elapsed() < Duration::from_secs(60),
-                "{} took too long",
-                &sql[..60.min(sql.len())]
-            );
+            assert!(started.elapsed() < Duration::from_secs(60), "{} took too long", &sql[..60.min(sql.len())]);
             kind
         })
         .expect("a thread starts")
@@ -99,14 +95,7 @@ fn brackets_do_not_hide_a_chain() {
     let level = "+1".repeat(900);
     let sql = format!("SELECT {}1{}", "(".repeat(30), format!("{level})").repeat(30));
     assert_eq!(survive(sql), Some(ParseErrorKind::LimitExceeded));
-    for word in [
-        "when",
-        "from",
-        "values",
-        "\"x\" select",
-        "interval where",
-        "distinct from",
-    ] {
+    for word in ["when", "from", "values", "\"x\" select", "interval where", "distinct from"] {
         let sql = format!("SELECT CASE 1{} END", format!(" + {word}").repeat(60_000));
         survive(sql);
         survive(format!("SELECT 1{}", format!(" IS {word} 1").repeat(60_000)));
@@ -138,21 +127,13 @@ fn nesting_within_the_limit_parses_quickly() {
         ("NOT (", "a", ")"),
         ("EXISTS (SELECT ", "1", ")"),
     ] {
-        let depth = if open.matches('(').count() > 1 {
-            depth / 2
-        } else {
-            depth
-        };
+        let depth = if open.matches('(').count() > 1 { depth / 2 } else { depth };
         let sql = format!("SELECT {}{inner}{}", open.repeat(depth), close.repeat(depth));
         assert_eq!(survive(sql), None, "{open}…");
     }
     let from = format!("SELECT * FROM {}t{}", "(".repeat(depth), ")".repeat(depth));
     survive(from);
-    let derived = format!(
-        "SELECT * FROM {}t{}",
-        "(SELECT * FROM ".repeat(depth),
-        ") x".repeat(depth)
-    );
+    let derived = format!("SELECT * FROM {}t{}", "(SELECT * FROM ".repeat(depth), ") x".repeat(depth));
     assert_eq!(survive(derived), None);
 }
 
@@ -169,17 +150,9 @@ fn nesting_beyond_the_limit_is_refused() {
     ] {
         for depth in [100, 10_000, 100_000] {
             let sql = format!("SELECT {}1{}", open.repeat(depth), close.repeat(depth));
-            assert_eq!(
-                survive(sql),
-                Some(ParseErrorKind::LimitExceeded),
-                "{open} × {depth}"
-            );
+            assert_eq!(survive(sql), Some(ParseErrorKind::LimitExceeded), "{open} × {depth}");
             let unclosed = format!("SELECT {}", open.repeat(depth));
-            assert_eq!(
-                survive(unclosed),
-                Some(ParseErrorKind::LimitExceeded),
-                "{open} × {depth}"
-            );
+            assert_eq!(survive(unclosed), Some(ParseErrorKind::LimitExceeded), "{open} × {depth}");
         }
     }
 }
@@ -205,11 +178,7 @@ fn prefixes_types_and_comments_do_not_overflow() {
         format!("SELECT * FROM t{}", ", t".repeat(100_000)),
         format!("{}SELECT 1", "/*".repeat(100_000)),
         format!("{}{} SELECT 1", "/*".repeat(100_000), "*/".repeat(100_000)),
-        format!(
-            "CREATE FUNCTION f (x {}int8{}) RETURNS int8",
-            "list<".repeat(99),
-            ">".repeat(99)
-        ),
+        format!("CREATE FUNCTION f (x {}int8{}) RETURNS int8", "list<".repeat(99), ">".repeat(99)),
         format!("DELETE FROM t WHERE {}", "EXISTS ".repeat(50_000)),
         format!("SELECT CASE {}", "WHEN a THEN b ".repeat(50_000)),
         format!("SELECT {}", "CASE ".repeat(50_000)),
@@ -221,10 +190,7 @@ fn prefixes_types_and_comments_do_not_overflow() {
         format!("SELECT {}x", "x => ".repeat(50_000)),
         format!("SELECT * FROM t {}", "PIVOT ".repeat(50_000)),
         format!("SELECT * FROM t {}", "TABLESAMPLE ".repeat(50_000)),
-        format!(
-            "MERGE INTO t USING u ON true {}",
-            "WHEN MATCHED THEN DELETE ".repeat(50_000)
-        ),
+        format!("MERGE INTO t USING u ON true {}", "WHEN MATCHED THEN DELETE ".repeat(50_000)),
         format!("INSERT INTO t {}", "DEFAULT VALUES ".repeat(50_000)),
         format!("ALTER TABLE t {}", "ADD COLUMN a int, ".repeat(50_000)),
         ";".repeat(100_000),

@@ -1,18 +1,12 @@
 //! What is refused, with which words and where.
 
-use lancegate_sql::ParseErrorKind::{
-    self, BadOptionValue, DuplicateOption, NotSupported, Syntax, UnknownOption,
-};
+use lancegate_sql::ParseErrorKind::{self, BadOptionValue, DuplicateOption, NotSupported, Syntax, UnknownOption};
 use lancegate_sql::{Limits, parse};
 
 fn check(cases: &[(&str, ParseErrorKind, &str, usize)]) {
     for (sql, kind, message, position) in cases {
         let error = parse(sql, &Limits::default()).expect_err(sql);
-        assert_eq!(
-            (error.message.as_str(), error.position, error.kind),
-            (*message, Some(*position), *kind),
-            "{sql}"
-        );
+        assert_eq!((error.message.as_str(), error.position, error.kind), (*message, Some(*position), *kind), "{sql}");
     }
 }
 
@@ -20,134 +14,34 @@ fn check(cases: &[(&str, ParseErrorKind, &str, usize)]) {
 fn syntax_errors_are_postgres() {
     check(&[
         ("SELEC 1", Syntax, "syntax error at or near \"SELEC\"", 1),
-        (
-            "select é, foo bar baz from t",
-            Syntax,
-            "syntax error at or near \"baz\"",
-            19,
-        ),
-        (
-            "select 1;\n selec 2",
-            Syntax,
-            "syntax error at or near \"selec\"",
-            12,
-        ),
-        (
-            "SELECT 1 FROM t WHERE ;",
-            Syntax,
-            "syntax error at or near \";\"",
-            23,
-        ),
-        (
-            "SELECT 1 FROM t WHERE",
-            Syntax,
-            "syntax error at end of input",
-            22,
-        ),
-        (
-            "REFRESH COLUMN a OM t",
-            Syntax,
-            "syntax error at or near \"OM\"",
-            18,
-        ),
-        (
-            "REFRESH COLUMN a ON t WHERE",
-            Syntax,
-            "syntax error at end of input",
-            28,
-        ),
-        (
-            "REFRESH COLUMN a ON t WHERE x = )",
-            Syntax,
-            "syntax error at or near \")\"",
-            33,
-        ),
-        (
-            "REFRESH COLUMN a ON t WHERE x foo",
-            Syntax,
-            "syntax error at or near \"foo\"",
-            31,
-        ),
-        (
-            "REFRESH COLUMN where ON t",
-            Syntax,
-            "syntax error at or near \"where\"",
-            16,
-        ),
+        ("select é, foo bar baz from t", Syntax, "syntax error at or near \"baz\"", 19),
+        ("select 1;\n selec 2", Syntax, "syntax error at or near \"selec\"", 12),
+        ("SELECT 1 FROM t WHERE ;", Syntax, "syntax error at or near \";\"", 23),
+        ("SELECT 1 FROM t WHERE", Syntax, "syntax error at end of input", 22),
+        ("REFRESH COLUMN a OM t", Syntax, "syntax error at or near \"OM\"", 18),
+        ("REFRESH COLUMN a ON t WHERE", Syntax, "syntax error at end of input", 28),
+        ("REFRESH COLUMN a ON t WHERE x = )", Syntax, "syntax error at or near \")\"", 33),
+        ("REFRESH COLUMN a ON t WHERE x foo", Syntax, "syntax error at or near \"foo\"", 31),
+        ("REFRESH COLUMN where ON t", Syntax, "syntax error at or near \"where\"", 16),
         ("PAUSE JOB 'x' y", Syntax, "syntax error at or near \"y\"", 15),
         ("PAUSE JOB x", Syntax, "syntax error at or near \"x\"", 11),
-        (
-            "COPY (SHOW x) TO STDOUT",
-            Syntax,
-            "syntax error at or near \"SHOW\"",
-            7,
-        ),
-        (
-            "EXPLAIN EXPLAIN SELECT 1",
-            Syntax,
-            "syntax error at or near \"EXPLAIN\"",
-            9,
-        ),
-        (
-            "select 'abc",
-            Syntax,
-            "unterminated quoted string at or near \"'abc\"",
-            8,
-        ),
-        (
-            "select \"abc",
-            Syntax,
-            "unterminated quoted identifier at or near \"\"abc\"",
-            8,
-        ),
-        (
-            "select /* x",
-            Syntax,
-            "unterminated /* comment at or near \"/* x\"",
-            8,
-        ),
-        (
-            "select $a$ x",
-            Syntax,
-            "unterminated dollar-quoted string at or near \"$a$ x\"",
-            8,
-        ),
-        (
-            "select \"\"",
-            Syntax,
-            "zero-length delimited identifier at or near \"\"\"\"",
-            8,
-        ),
-        (
-            "GRANT SELECT ON TABLE t TO u",
-            Syntax,
-            "syntax error at or near \"u\"",
-            28,
-        ),
-        (
-            "GRANT SELECT ON NAMESPACE a.b TO ROLE r",
-            Syntax,
-            "syntax error at or near \".\"",
-            28,
-        ),
-        (
-            "DROP TABLE a.b.c.d",
-            Syntax,
-            "improper qualified name (too many dotted names): a.b.c.d",
-            12,
-        ),
+        ("COPY (SHOW x) TO STDOUT", Syntax, "syntax error at or near \"SHOW\"", 7),
+        ("EXPLAIN EXPLAIN SELECT 1", Syntax, "syntax error at or near \"EXPLAIN\"", 9),
+        ("select 'abc", Syntax, "unterminated quoted string at or near \"'abc\"", 8),
+        ("select \"abc", Syntax, "unterminated quoted identifier at or near \"\"abc\"", 8),
+        ("select /* x", Syntax, "unterminated /* comment at or near \"/* x\"", 8),
+        ("select $a$ x", Syntax, "unterminated dollar-quoted string at or near \"$a$ x\"", 8),
+        ("select \"\"", Syntax, "zero-length delimited identifier at or near \"\"\"\"", 8),
+        ("GRANT SELECT ON TABLE t TO u", Syntax, "syntax error at or near \"u\"", 28),
+        ("GRANT SELECT ON NAMESPACE a.b TO ROLE r", Syntax, "syntax error at or near \".\"", 28),
+        ("DROP TABLE a.b.c.d", Syntax, "improper qualified name (too many dotted names): a.b.c.d", 12),
     ]);
 }
 
 #[test]
 fn options_are_refused_by_name() {
     check(&[
-        (
-            "REFRESH COLUMN a ON t WITH (foo = 1)",
-            UnknownOption,
-            "unrecognized option \"foo\" for REFRESH COLUMN",
-            29,
-        ),
+        ("REFRESH COLUMN a ON t WITH (foo = 1)", UnknownOption, "unrecognized option \"foo\" for REFRESH COLUMN", 29),
         (
             "REFRESH COLUMN a ON t WITH (batch_size = 0)",
             BadOptionValue,
@@ -214,24 +108,9 @@ fn options_are_refused_by_name() {
             "unrecognized option \"version\" for ALTER COLUMN",
             35,
         ),
-        (
-            "SHOW JOBS FOR JOB 'x' LIMIT 10001",
-            BadOptionValue,
-            "invalid LIMIT \"10001\"",
-            29,
-        ),
-        (
-            "SHOW ERRORS ON t LIMIT 0",
-            BadOptionValue,
-            "invalid LIMIT \"0\"",
-            24,
-        ),
-        (
-            "WAIT JOB 'x' TIMEOUT '-3s'",
-            BadOptionValue,
-            "invalid value for TIMEOUT: \"-3s\"",
-            22,
-        ),
+        ("SHOW JOBS FOR JOB 'x' LIMIT 10001", BadOptionValue, "invalid LIMIT \"10001\"", 29),
+        ("SHOW ERRORS ON t LIMIT 0", BadOptionValue, "invalid LIMIT \"0\"", 24),
+        ("WAIT JOB 'x' TIMEOUT '-3s'", BadOptionValue, "invalid value for TIMEOUT: \"-3s\"", 22),
     ]);
 }
 
@@ -261,9 +140,6 @@ fn what_is_not_supported_says_so_and_how_else() {
         let error = parse(sql, &Limits::default()).expect_err(sql);
         assert_eq!(error.kind, NotSupported, "{sql}: {error:?}");
         assert!(error.message.ends_with("is not supported"), "{sql}: {error:?}");
-        assert!(
-            error.hint.is_some() && error.position.is_some(),
-            "{sql}: {error:?}"
-        );
+        assert!(error.hint.is_some() && error.position.is_some(), "{sql}: {error:?}");
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lancegate_sql::ast::*;
 use lancegate_sql::{
-    ColumnOptions, ErrorPolicy, FieldPath, Ident, Limits, ObjectName, OptionValue, RefreshOptions,
-    RefreshViewOptions, SchemaName, SqlOption, Statement, ViewOptions, parse,
+    ColumnOptions, ErrorPolicy, FieldPath, Ident, Limits, ObjectName, OptionValue, RefreshOptions, RefreshViewOptions,
+    SchemaName, SqlOption, Statement, ViewOptions, parse,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -56,11 +56,7 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        "[a-z0-9_]{0,8}",
-        "[^\u{0}]{0,12}",
-        Just("it's; -- $$ \\ \"x\"".to_owned())
-    ]
+    prop_oneof!["[a-z0-9_]{0,8}", "[^\u{0}]{0,12}", Just("it's; -- $$ \\ \"x\"".to_owned())]
 }
 
 fn ident() -> impl Strategy<Value = Ident> {
@@ -94,14 +90,8 @@ fn expression() -> impl Strategy<Value = SourceExpr> {
     ])
     .prop_map(|text| {
         let sql = format!("REFRESH COLUMN c ON t WHERE {text}");
-        match parse(&sql, &Limits::default())
-            .expect("it parses")
-            .remove(0)
-            .statement
-        {
-            Statement::RefreshColumn(RefreshColumn {
-                filter: Some(filter), ..
-            }) => filter,
+        match parse(&sql, &Limits::default()).expect("it parses").remove(0).statement {
+            Statement::RefreshColumn(RefreshColumn { filter: Some(filter), .. }) => filter,
             other => panic!("{other:?}"),
         }
     })
@@ -111,26 +101,11 @@ fn refresh_options() -> impl Strategy<Value = RefreshOptions> {
     let budget = prop_oneof![
         Just((None, None, None)),
         (1_u32..9).prop_map(|gpus| (None, None, Some(gpus))),
-        (1_u64.., 67_108_864_u64.., any::<u32>()).prop_map(|(cpu, memory, gpus)| (
-            Some(cpu),
-            Some(memory),
-            Some(gpus)
-        )),
+        (1_u64.., 67_108_864_u64.., any::<u32>()).prop_map(|(cpu, memory, gpus)| (Some(cpu), Some(memory), Some(gpus))),
     ];
     let policy = prop::sample::select(vec![ErrorPolicy::Fail, ErrorPolicy::Skip]);
-    let first = (
-        of(1_u32..=1024),
-        budget,
-        of("[a-z0-9-]{1,63}"),
-        of(1_u32..=1_000_000),
-        of(policy),
-    );
-    let second = (
-        of(0.0..=1.0),
-        of(any::<u64>()),
-        of(1_u32..=86_400),
-        of(1_u32..=86_400),
-    );
+    let first = (of(1_u32..=1024), budget, of("[a-z0-9-]{1,63}"), of(1_u32..=1_000_000), of(policy));
+    let second = (of(0.0..=1.0), of(any::<u64>()), of(1_u32..=86_400), of(1_u32..=86_400));
     let third = (of(1_u32..), of(1_u64..), of("[^\u{0}]{1,64}"));
     (first, second, third).prop_map(
         |(
@@ -158,21 +133,15 @@ fn refresh_options() -> impl Strategy<Value = RefreshOptions> {
 }
 
 fn column_options() -> impl Strategy<Value = ColumnOptions> {
-    (
-        of(any::<bool>()),
-        of(1_u64..=u64::MAX / 1000),
-        of("[^\u{0}]{1,9}"),
-        of("[a-z]{1,9}"),
+    (of(any::<bool>()), of(1_u64..=u64::MAX / 1000), of("[^\u{0}]{1,9}"), of("[a-z]{1,9}")).prop_map(
+        |(auto_refresh_enabled, auto_refresh_interval_seconds, version, branch)| ColumnOptions {
+            auto_refresh_enabled,
+            auto_refresh_interval_seconds,
+            version,
+            branch,
+            positions: Default::default(),
+        },
     )
-        .prop_map(
-            |(auto_refresh_enabled, auto_refresh_interval_seconds, version, branch)| ColumnOptions {
-                auto_refresh_enabled,
-                auto_refresh_interval_seconds,
-                version,
-                branch,
-                positions: Default::default(),
-            },
-        )
 }
 
 fn wait() -> impl Strategy<Value = Option<Wait>> {
@@ -180,40 +149,19 @@ fn wait() -> impl Strategy<Value = Option<Wait>> {
 }
 
 fn refresh() -> impl Strategy<Value = RefreshColumn> {
-    (path(), object(), of(expression()), refresh_options(), wait()).prop_map(
-        |(column, table, filter, options, wait)| RefreshColumn {
-            column,
-            table,
-            filter,
-            options,
-            wait,
-        },
-    )
+    (path(), object(), of(expression()), refresh_options(), wait())
+        .prop_map(|(column, table, filter, options, wait)| RefreshColumn { column, table, filter, options, wait })
 }
 
 fn computed() -> impl Strategy<Value = AlterOperation> {
-    let application = (of(expression()), any::<bool>(), vec(ident(), 1..3)).prop_map(
-        |(filter, ignore_nulls, partition_by)| FunctionApplication {
-            filter,
-            ignore_nulls,
-            partition_by,
-        },
-    );
-    (
-        vec(ident(), 1..4),
-        any::<bool>(),
-        expression(),
-        of(application),
-        column_options(),
-    )
-        .prop_map(|(names, if_not_exists, mut expression, application, options)| {
+    let application = (of(expression()), any::<bool>(), vec(ident(), 1..3))
+        .prop_map(|(filter, ignore_nulls, partition_by)| FunctionApplication { filter, ignore_nulls, partition_by });
+    (vec(ident(), 1..4), any::<bool>(), expression(), of(application), column_options()).prop_map(
+        |(names, if_not_exists, mut expression, application, options)| {
             if application.is_some() {
                 let sql = "REFRESH COLUMN c ON t WHERE f(a, g(b))";
                 let parsed = parse(sql, &Limits::default()).expect("it parses").remove(0);
-                let Statement::RefreshColumn(RefreshColumn {
-                    filter: Some(call), ..
-                }) = parsed.statement
-                else {
+                let Statement::RefreshColumn(RefreshColumn { filter: Some(call), .. }) = parsed.statement else {
                     panic!("a filter");
                 };
                 expression = call;
@@ -226,18 +174,15 @@ fn computed() -> impl Strategy<Value = AlterOperation> {
                 application,
                 options,
             }))
-        })
+        },
+    )
 }
 
 fn operation() -> impl Strategy<Value = AlterOperation> {
     prop_oneof![
         computed(),
         (ident(), any::<bool>(), any::<bool>()).prop_map(|(name, if_exists, cascade)| {
-            AlterOperation::DropColumn(DropColumn {
-                name,
-                if_exists,
-                cascade,
-            })
+            AlterOperation::DropColumn(DropColumn { name, if_exists, cascade })
         }),
         (ident(), ident()).prop_map(|(from, to)| AlterOperation::RenameColumn(RenameColumn { from, to })),
         ident().prop_map(AlterOperation::RenameTable),
@@ -266,10 +211,7 @@ fn identity() -> impl Strategy<Value = Identity> {
 }
 
 fn member() -> impl Strategy<Value = Grantee> {
-    prop_oneof![
-        identity().prop_map(Grantee::User),
-        identity().prop_map(Grantee::Group)
-    ]
+    prop_oneof![identity().prop_map(Grantee::User), identity().prop_map(Grantee::Group)]
 }
 
 fn grantee() -> impl Strategy<Value = Grantee> {
@@ -281,47 +223,34 @@ fn option() -> impl Strategy<Value = SqlOption> {
         text().prop_map(OptionValue::String),
         any::<i64>().prop_map(|number| OptionValue::Number(number.to_string())),
         any::<bool>().prop_map(OptionValue::Boolean),
-        name()
-            .prop_filter("a boolean", |word| word != "true" && word != "false")
-            .prop_map(OptionValue::Word),
+        name().prop_filter("a boolean", |word| word != "true" && word != "false").prop_map(OptionValue::Word),
     ];
     (name(), value).prop_map(|(name, value)| SqlOption::new(name, value))
 }
 
 fn job_statement() -> impl Strategy<Value = Statement> {
-    let scope = prop_oneof![
-        Just(JobScope::All),
-        object().prop_map(JobScope::ForTable),
-        text().prop_map(JobScope::ForJob),
-    ];
+    let scope =
+        prop_oneof![Just(JobScope::All), object().prop_map(JobScope::ForTable), text().prop_map(JobScope::ForJob),];
     let formats = vec![JobFormat::Text, JobFormat::Table, JobFormat::Json];
     prop_oneof![
         (scope, of(1_u32..=10_000)).prop_map(|(scope, limit)| Statement::ShowJobs(ShowJobs { scope, limit })),
-        (text(), of(expression()), of(1_u32..=10_000)).prop_map(|(id, filter, limit)| {
-            Statement::ShowJobEvents(ShowJobEvents { id, filter, limit })
-        }),
+        (text(), of(expression()), of(1_u32..=10_000))
+            .prop_map(|(id, filter, limit)| { Statement::ShowJobEvents(ShowJobEvents { id, filter, limit }) }),
         (text(), prop::sample::select(formats))
             .prop_map(|(id, format)| Statement::DescribeJob(DescribeJob { id, format })),
-        (object(), of(text()), of(1_u32..=100_000)).prop_map(|(table, job_id, limit)| {
-            Statement::ShowErrors(ShowErrors { table, job_id, limit })
-        }),
+        (object(), of(text()), of(1_u32..=100_000))
+            .prop_map(|(table, job_id, limit)| { Statement::ShowErrors(ShowErrors { table, job_id, limit }) }),
         (text(), of(0_u64..1_000_000_000)).prop_map(|(id, millis)| {
-            Statement::WaitJob(WaitJob {
-                id,
-                timeout: millis.map(Duration::from_millis),
-            })
+            Statement::WaitJob(WaitJob { id, timeout: millis.map(Duration::from_millis) })
         }),
         text().prop_map(|id| Statement::CancelJob(CancelJob { id })),
-        (any::<bool>(), text())
-            .prop_map(|(verbose, job_id)| Statement::ExplainJob(ExplainJob { verbose, job_id })),
+        (any::<bool>(), text()).prop_map(|(verbose, job_id)| Statement::ExplainJob(ExplainJob { verbose, job_id })),
     ]
 }
 
 fn session_statement() -> impl Strategy<Value = Statement> {
     let item = prop_oneof![
-        name()
-            .prop_filter("a keyword", |word| word != "default")
-            .prop_map(SetItem::Word),
+        name().prop_filter("a keyword", |word| word != "default").prop_map(SetItem::Word),
         text().prop_map(SetItem::String),
         any::<i32>().prop_map(|number| SetItem::Number(number.to_string())),
     ];
@@ -353,12 +282,7 @@ fn session_statement() -> impl Strategy<Value = Statement> {
 }
 
 fn catalog_statement() -> impl Strategy<Value = Statement> {
-    let behavior = || {
-        of(prop::sample::select(vec![
-            DropBehavior::Cascade,
-            DropBehavior::Restrict,
-        ]))
-    };
+    let behavior = || of(prop::sample::select(vec![DropBehavior::Cascade, DropBehavior::Restrict]));
     let columns = (path(), of(text()), of(1_u32..=10_000), of(text()));
     let comment = prop_oneof![
         object().prop_map(CommentTarget::Table),
@@ -384,49 +308,22 @@ fn catalog_statement() -> impl Strategy<Value = Statement> {
         (schema(), any::<bool>(), vec((text(), text()), 0..3)).prop_map(|(schema, if_not_exists, pairs)| {
             let property = |(key, value)| Property { key, value };
             let properties = pairs.into_iter().map(property).collect();
-            Statement::CreateSchema(CreateSchema {
-                schema,
-                if_not_exists,
-                properties,
-            })
+            Statement::CreateSchema(CreateSchema { schema, if_not_exists, properties })
         }),
         (vec(object(), 1..4), any::<bool>(), behavior()).prop_map(|(tables, if_exists, behavior)| {
-            Statement::DropTable(DropTable {
-                if_exists,
-                tables,
-                behavior,
-            })
+            Statement::DropTable(DropTable { if_exists, tables, behavior })
         }),
         (ident(), any::<bool>(), behavior()).prop_map(|(name, if_exists, behavior)| {
-            Statement::DropDatabase(DropDatabase {
-                name,
-                if_exists,
-                behavior,
-            })
+            Statement::DropDatabase(DropDatabase { name, if_exists, behavior })
         }),
         (comment, of(text())).prop_map(|(target, comment)| Statement::Comment(Comment { target, comment })),
         object().prop_map(|table| Statement::DescribeTable(DescribeTable { table })),
-        object().prop_map(|name| {
-            Statement::Describe(Describe {
-                target: DescribeTarget::Function(name),
-            })
-        }),
+        object().prop_map(|name| { Statement::Describe(Describe { target: DescribeTarget::Function(name) }) }),
         (object(), any::<bool>(), object(), of(at)).prop_map(|(table, if_not_exists, source, at)| {
-            Statement::CloneTable(CloneTable {
-                table,
-                if_not_exists,
-                source,
-                at,
-            })
+            Statement::CloneTable(CloneTable { table, if_not_exists, source, at })
         }),
-        (
-            of(ident()),
-            object(),
-            of("[a-z_]{1,9}"),
-            vec(path(), 1..3),
-            of(option())
-        )
-            .prop_map(|(name, table, method, columns, option)| {
+        (of(ident()), object(), of("[a-z_]{1,9}"), vec(path(), 1..3), of(option())).prop_map(
+            |(name, table, method, columns, option)| {
                 Statement::CreateIndex(CreateIndex {
                     name,
                     if_not_exists: false,
@@ -436,28 +333,17 @@ fn catalog_statement() -> impl Strategy<Value = Statement> {
                     columns,
                     options: option.into_iter().collect(),
                 })
-            }),
+            }
+        ),
         (object(), any::<bool>(), vec(option(), 1..2))
             .prop_map(|(name, _, options)| Statement::AlterFunction(AlterFunction { name, options })),
         (ident(), of(ident()), of(text())).prop_map(|(name, user, valid_until)| {
-            Statement::CreateApiKey(CreateApiKey {
-                name,
-                user,
-                valid_until,
-            })
+            Statement::CreateApiKey(CreateApiKey { name, user, valid_until })
         }),
         (ident(), any::<bool>(), of(text()), of(-1_i32..)).prop_map(
             |(name, if_not_exists, valid_until, connection_limit)| {
-                let options = UserOptions {
-                    password: None,
-                    valid_until,
-                    connection_limit,
-                };
-                Statement::CreateUser(CreateUser {
-                    name,
-                    if_not_exists,
-                    options,
-                })
+                let options = UserOptions { password: None, valid_until, connection_limit };
+                Statement::CreateUser(CreateUser { name, if_not_exists, options })
             }
         ),
     ]

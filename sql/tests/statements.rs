@@ -30,14 +30,7 @@ fn same(kind: &str, cases: &[&str]) {
 
 #[test]
 fn empty_texts_have_no_statements() {
-    for sql in [
-        "",
-        " ",
-        ";",
-        " ; ;; ",
-        "-- only a comment",
-        "/* a /* nested */ one */ ;",
-    ] {
+    for sql in ["", " ", ";", " ; ;; ", "-- only a comment", "/* a /* nested */ one */ ;"] {
         assert!(read(sql).is_empty(), "{sql:?}");
     }
 }
@@ -49,10 +42,7 @@ fn a_script_is_split_outside_of_strings_and_comments() {
     assert_eq!(error.message, "syntax error at or near \"é\"");
     let parsed = read(&sql.replace("é", "BEGIN"));
     let texts: Vec<_> = parsed.iter().map(|parsed| parsed.text.as_str()).collect();
-    assert_eq!(
-        texts,
-        ["SELECT ';', E'a\\';', $a$;$b$;$a$, \";\"", "BEGIN", "SHOW x"]
-    );
+    assert_eq!(texts, ["SELECT ';', E'a\\';', $a$;$b$;$a$, \";\"", "BEGIN", "SHOW x"]);
     let sql = sql.replace("é", "BEGIN");
     for statement in &parsed {
         assert!(sql[statement.start..].starts_with(&statement.text));
@@ -64,10 +54,7 @@ fn refreshes() {
     check(
         "refresh_column",
         &[
-            (
-                "refresh column Doubled on my_table",
-                "REFRESH COLUMN doubled ON my_table",
-            ),
+            ("refresh column Doubled on my_table", "REFRESH COLUMN doubled ON my_table"),
             (
                 "/* {\"app\": \"dbt\"} */ -- x\n REFRESH COLUMN `A b`.c ON TABLE \"db\".`team$ml`.T \
              WHERE id > 1 AND (x IS NULL) WITH (NUM_WORKERS = '2', branch = 'b') WAIT",
@@ -84,25 +71,13 @@ fn refreshes() {
             ),
         ],
     );
-    same(
-        "refresh_column",
-        &["REFRESH COLUMN c ON t WHERE _rowid IN (1, 2) NOWAIT"],
-    );
+    same("refresh_column", &["REFRESH COLUMN c ON t WHERE _rowid IN (1, 2) NOWAIT"]);
     same(
         "refresh_materialized_view",
-        &[
-            "REFRESH MATERIALIZED VIEW v",
-            "REFRESH MATERIALIZED VIEW s.v WITH (full = true) WAIT",
-        ],
+        &["REFRESH MATERIALIZED VIEW v", "REFRESH MATERIALIZED VIEW s.v WITH (full = true) WAIT"],
     );
-    same(
-        "explain_refresh",
-        &["EXPLAIN VERBOSE REFRESH COLUMN c ON t WHERE a > 1"],
-    );
-    same(
-        "explain_job",
-        &["EXPLAIN JOB 'job_1'", "EXPLAIN VERBOSE JOB 'job_1'"],
-    );
+    same("explain_refresh", &["EXPLAIN VERBOSE REFRESH COLUMN c ON t WHERE a > 1"]);
+    same("explain_job", &["EXPLAIN JOB 'job_1'", "EXPLAIN VERBOSE JOB 'job_1'"]);
 }
 
 #[test]
@@ -112,30 +87,13 @@ fn an_option_keeps_its_place_and_says_who_refuses_it() {
         panic!("a refresh");
     };
     assert_eq!(refresh.options.function_only(), ["batch_size"]);
-    assert_eq!(
-        refresh.options.position_of("batch_size"),
-        sql.find("batch_size").map(|at| at + 1)
-    );
+    assert_eq!(refresh.options.position_of("batch_size"), sql.find("batch_size").map(|at| at + 1));
 }
 
 #[test]
 fn jobs() {
-    same(
-        "show_jobs",
-        &[
-            "SHOW JOBS",
-            "SHOW JOBS LIMIT 10",
-            "SHOW JOBS FOR TABLE a.b",
-            "SHOW JOBS FOR JOB 'x' LIMIT 5",
-        ],
-    );
-    same(
-        "show_job_events",
-        &[
-            "SHOW JOB EVENTS 'x'",
-            "SHOW JOB EVENTS 'x' WHERE state = 'claim' LIMIT 3",
-        ],
-    );
+    same("show_jobs", &["SHOW JOBS", "SHOW JOBS LIMIT 10", "SHOW JOBS FOR TABLE a.b", "SHOW JOBS FOR JOB 'x' LIMIT 5"]);
+    same("show_job_events", &["SHOW JOB EVENTS 'x'", "SHOW JOB EVENTS 'x' WHERE state = 'claim' LIMIT 3"]);
     same("show_job_splits", &["SHOW JOB SPLITS 'x'"]);
     check(
         "describe_job",
@@ -145,10 +103,7 @@ fn jobs() {
             ("describe job 'x' format table;", "DESCRIBE JOB 'x' FORMAT TABLE"),
         ],
     );
-    same(
-        "show_errors",
-        &["SHOW ERRORS ON t", "SHOW ERRORS ON s.t FOR JOB 'x' LIMIT 100000"],
-    );
+    same("show_errors", &["SHOW ERRORS ON t", "SHOW ERRORS ON s.t FOR JOB 'x' LIMIT 100000"]);
     same("pause_job", &["PAUSE JOB 'x'"]);
     same("resume_job", &["RESUME JOB 'x'"]);
     same("cancel_job", &["CANCEL JOB 'it''s'"]);
@@ -156,14 +111,8 @@ fn jobs() {
         "wait_job",
         &[
             ("WAIT JOB 'x'", "WAIT JOB 'x'"),
-            (
-                "WAIT JOB 'x' TIMEOUT '1h 30 min 0.5s'",
-                "WAIT JOB 'x' TIMEOUT '5400500 ms'",
-            ),
-            (
-                "WAIT JOB 'x' TIMEOUT '00:00:10'",
-                "WAIT JOB 'x' TIMEOUT '10000 ms'",
-            ),
+            ("WAIT JOB 'x' TIMEOUT '1h 30 min 0.5s'", "WAIT JOB 'x' TIMEOUT '5400500 ms'"),
+            ("WAIT JOB 'x' TIMEOUT '00:00:10'", "WAIT JOB 'x' TIMEOUT '10000 ms'"),
             ("WAIT JOB 'x' TIMEOUT '5'", "WAIT JOB 'x' TIMEOUT '5000 ms'"),
         ],
     );
@@ -191,18 +140,9 @@ fn columns() {
     check(
         "alter_table",
         &[
-            (
-                "alter table t add c numeric(10, 2)",
-                "ALTER TABLE t ADD COLUMN c NUMERIC(10,2)",
-            ),
-            (
-                "alter table t alter c set data type text",
-                "ALTER TABLE t ALTER COLUMN c TYPE TEXT",
-            ),
-            (
-                "alter table t rename a to b",
-                "ALTER TABLE t RENAME COLUMN a TO b",
-            ),
+            ("alter table t add c numeric(10, 2)", "ALTER TABLE t ADD COLUMN c NUMERIC(10,2)"),
+            ("alter table t alter c set data type text", "ALTER TABLE t ALTER COLUMN c TYPE TEXT"),
+            ("alter table t rename a to b", "ALTER TABLE t RENAME COLUMN a TO b"),
         ],
     );
 }
@@ -221,26 +161,14 @@ fn tables_and_views() {
     );
     same(
         "create_table_as",
-        &[
-            "CREATE TEMPORARY TABLE t AS (SELECT 1 AS a)",
-            "CREATE TABLE t AS SELECT 1 WITH NO DATA",
-        ],
+        &["CREATE TEMPORARY TABLE t AS (SELECT 1 AS a)", "CREATE TABLE t AS SELECT 1 WITH NO DATA"],
     );
     check(
         "clone_table",
         &[
-            (
-                "CREATE TABLE n CLONE s AT 3",
-                "CREATE TABLE n CLONE s AT VERSION 3",
-            ),
-            (
-                "CREATE TABLE n CLONE s AT '2026-01-01'",
-                "CREATE TABLE n CLONE s AT TIMESTAMP '2026-01-01'",
-            ),
-            (
-                "CREATE TABLE IF NOT EXISTS n CLONE s",
-                "CREATE TABLE IF NOT EXISTS n CLONE s",
-            ),
+            ("CREATE TABLE n CLONE s AT 3", "CREATE TABLE n CLONE s AT VERSION 3"),
+            ("CREATE TABLE n CLONE s AT '2026-01-01'", "CREATE TABLE n CLONE s AT TIMESTAMP '2026-01-01'"),
+            ("CREATE TABLE IF NOT EXISTS n CLONE s", "CREATE TABLE IF NOT EXISTS n CLONE s"),
         ],
     );
     same("drop_table", &["DROP TABLE IF EXISTS a.b, c CASCADE"]);
@@ -248,10 +176,7 @@ fn tables_and_views() {
     check(
         "create_view",
         &[
-            (
-                "create view \"db\".\"s\".v__tmp as ( select 1 )",
-                "CREATE VIEW \"db\".\"s\".v__tmp AS ( select 1 )",
-            ),
+            ("create view \"db\".\"s\".v__tmp as ( select 1 )", "CREATE VIEW \"db\".\"s\".v__tmp AS ( select 1 )"),
             (
                 "CREATE OR REPLACE VIEW v (a) AS SELECT x AS y FROM t",
                 "CREATE OR REPLACE VIEW v (a) AS SELECT x AS y FROM t",
@@ -262,28 +187,14 @@ fn tables_and_views() {
             ),
         ],
     );
-    same(
-        "alter_view",
-        &[
-            "ALTER VIEW v RENAME TO w",
-            "ALTER MATERIALIZED VIEW v RENAME TO w",
-        ],
-    );
+    same("alter_view", &["ALTER VIEW v RENAME TO w", "ALTER MATERIALIZED VIEW v RENAME TO w"]);
     same(
         "create_materialized_view",
-        &[
-            "CREATE MATERIALIZED VIEW IF NOT EXISTS v WITH (auto_refresh_enabled = true, \
-         auto_refresh_interval_seconds = 0.5) AS SELECT a FROM t",
-        ],
+        &["CREATE MATERIALIZED VIEW IF NOT EXISTS v WITH (auto_refresh_enabled = true, \
+         auto_refresh_interval_seconds = 0.5) AS SELECT a FROM t"],
     );
-    same(
-        "alter_materialized_view",
-        &["ALTER MATERIALIZED VIEW v SET (auto_refresh_enabled = false)"],
-    );
-    same(
-        "drop_materialized_view",
-        &["DROP MATERIALIZED VIEW IF EXISTS v CASCADE"],
-    );
+    same("alter_materialized_view", &["ALTER MATERIALIZED VIEW v SET (auto_refresh_enabled = false)"]);
+    same("drop_materialized_view", &["DROP MATERIALIZED VIEW IF EXISTS v CASCADE"]);
 }
 
 #[test]
@@ -291,25 +202,14 @@ fn earlier_versions_are_read() {
     let cases = [
         ("VERSION 5", VersionReference::Version(5)),
         ("TAG 'x'", VersionReference::Tag("x".to_owned())),
-        (
-            "TIMESTAMP '2026-01-01'",
-            VersionReference::Timestamp("2026-01-01".to_owned()),
-        ),
+        ("TIMESTAMP '2026-01-01'", VersionReference::Timestamp("2026-01-01".to_owned())),
     ];
     for (text, expected) in cases {
         let sql = format!("SELECT * FROM t FOR SYSTEM_TIME AS OF {text} WHERE a = 1");
-        let Statement::Query(query) = one(&sql) else {
-            panic!("a query")
-        };
-        let sqlparser::ast::Statement::Query(query) = *query else {
-            panic!("a query")
-        };
+        let Statement::Query(query) = one(&sql) else { panic!("a query") };
+        let sqlparser::ast::Statement::Query(query) = *query else { panic!("a query") };
         let select = query.body.as_select().expect("a select");
-        let sqlparser::ast::TableFactor::Table {
-            version: Some(version),
-            ..
-        } = &select.from[0].relation
-        else {
+        let sqlparser::ast::TableFactor::Table { version: Some(version), .. } = &select.from[0].relation else {
             panic!("a version");
         };
         assert_eq!(VersionReference::from_native(version), Some(expected));
@@ -325,23 +225,15 @@ fn rows() {
                 "WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a",
                 "INSERT INTO t WITH a AS (SELECT 1) SELECT * FROM a",
             ),
-            (
-                "insert into t as x (a) values (1) returning *",
-                "INSERT INTO t AS x (a) VALUES (1) RETURNING *",
-            ),
+            ("insert into t as x (a) values (1) returning *", "INSERT INTO t AS x (a) VALUES (1) RETURNING *"),
         ],
     );
-    same(
-        "update",
-        &["UPDATE t SET a = 1 FROM u WHERE t.id = u.id RETURNING a"],
-    );
+    same("update", &["UPDATE t SET a = 1 FROM u WHERE t.id = u.id RETURNING a"]);
     same("delete", &["DELETE FROM t USING u WHERE t.id = u.id"]);
     same(
         "merge",
-        &[
-            "MERGE INTO t AS a USING u AS b ON ((a.id = b.id)) WHEN MATCHED THEN UPDATE SET x = b.x \
-         WHEN NOT MATCHED THEN INSERT (id) VALUES (b.id)",
-        ],
+        &["MERGE INTO t AS a USING u AS b ON ((a.id = b.id)) WHEN MATCHED THEN UPDATE SET x = b.x \
+         WHEN NOT MATCHED THEN INSERT (id) VALUES (b.id)"],
     );
     same("truncate", &["TRUNCATE a, b"]);
     check(
@@ -352,24 +244,15 @@ fn rows() {
                 "COPY t (a) FROM STDIN DELIMITERS E'\\t' WITH NULL AS E'\\\\N'",
                 "COPY t (a) FROM STDIN DELIMITER '\t' NULL '\\N'",
             ),
-            (
-                "COPY (SELECT 1) TO STDOUT (FORMAT binary)",
-                "COPY (SELECT 1) TO STDOUT (FORMAT binary)",
-            ),
+            ("COPY (SELECT 1) TO STDOUT (FORMAT binary)", "COPY (SELECT 1) TO STDOUT (FORMAT binary)"),
             ("COPY t TO STDOUT WITH CSV HEADER", "COPY t TO STDOUT CSV HEADER"),
         ],
     );
     check(
         "explain",
         &[
-            (
-                "EXPLAIN ANALYZE VERBOSE SELECT 1",
-                "EXPLAIN (ANALYZE, VERBOSE) SELECT 1",
-            ),
-            (
-                "EXPLAIN (costs off, format 'json', analyze false) SELECT 1",
-                "EXPLAIN (FORMAT JSON) SELECT 1",
-            ),
+            ("EXPLAIN ANALYZE VERBOSE SELECT 1", "EXPLAIN (ANALYZE, VERBOSE) SELECT 1"),
+            ("EXPLAIN (costs off, format 'json', analyze false) SELECT 1", "EXPLAIN (FORMAT JSON) SELECT 1"),
             ("EXPLAIN (SELECT 1)", "EXPLAIN (SELECT 1)"),
         ],
     );
@@ -380,15 +263,9 @@ fn sessions() {
     check(
         "set",
         &[
-            (
-                "SET LOCAL search_path TO \"Team$ml\", public",
-                "SET LOCAL search_path TO \"Team$ml\", \"public\"",
-            ),
+            ("SET LOCAL search_path TO \"Team$ml\", public", "SET LOCAL search_path TO \"Team$ml\", \"public\""),
             ("set TimeZone = UTC", "SET timezone TO utc"),
-            (
-                "SET TIME ZONE INTERVAL '+00:00' HOUR TO MINUTE",
-                "SET timezone TO '+00:00'",
-            ),
+            ("SET TIME ZONE INTERVAL '+00:00' HOUR TO MINUTE", "SET timezone TO '+00:00'"),
             ("SET TIME ZONE LOCAL", "SET timezone TO DEFAULT"),
             ("SET NAMES 'UTF8'", "SET client_encoding TO 'UTF8'"),
             ("SET SESSION x.y = on", "SET x.y TO \"on\""),
@@ -410,36 +287,18 @@ fn sessions() {
         "begin",
         &[
             ("begin transaction", "BEGIN"),
-            (
-                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-                "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
-            ),
-            (
-                "START TRANSACTION READ WRITE, NOT DEFERRABLE",
-                "START TRANSACTION READ WRITE, NOT DEFERRABLE",
-            ),
+            ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"),
+            ("START TRANSACTION READ WRITE, NOT DEFERRABLE", "START TRANSACTION READ WRITE, NOT DEFERRABLE"),
         ],
     );
-    check(
-        "commit",
-        &[("END WORK", "COMMIT"), ("COMMIT AND CHAIN", "COMMIT AND CHAIN")],
-    );
-    check(
-        "rollback",
-        &[("ABORT", "ROLLBACK"), ("ROLLBACK AND NO CHAIN", "ROLLBACK")],
-    );
-    check(
-        "rollback_to",
-        &[("ROLLBACK WORK TO s", "ROLLBACK TO SAVEPOINT s")],
-    );
+    check("commit", &[("END WORK", "COMMIT"), ("COMMIT AND CHAIN", "COMMIT AND CHAIN")]);
+    check("rollback", &[("ABORT", "ROLLBACK"), ("ROLLBACK AND NO CHAIN", "ROLLBACK")]);
+    check("rollback_to", &[("ROLLBACK WORK TO s", "ROLLBACK TO SAVEPOINT s")]);
     check("release", &[("RELEASE s", "RELEASE SAVEPOINT s")]);
     same("savepoint", &["SAVEPOINT \"savepoint\""]);
     same(
         "set_transaction",
-        &[
-            "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
-            "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
-        ],
+        &["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"],
     );
     same("prepare", &["PREPARE p (INT, TEXT) AS SELECT $1, $2"]);
     same("execute", &["EXECUTE p", "EXECUTE p (1, 'a')"]);
@@ -466,10 +325,7 @@ fn sessions() {
     same("close_cursor", &["CLOSE c", "CLOSE ALL"]);
     same("listen", &["LISTEN lancegate_jobs"]);
     same("unlisten", &["UNLISTEN *", "UNLISTEN c"]);
-    check(
-        "vacuum",
-        &[("vacuum analyze t", "VACUUM (ANALYZE) t"), ("ANALYZE", "ANALYZE")],
-    );
+    check("vacuum", &[("vacuum analyze t", "VACUUM (ANALYZE) t"), ("ANALYZE", "ANALYZE")]);
 }
 
 #[test]
@@ -481,10 +337,7 @@ fn users_and_grants() {
                 "CREATE USER ada WITH PASSWORD NULL CONNECTION LIMIT -1",
                 "CREATE USER ada PASSWORD NULL CONNECTION LIMIT -1",
             ),
-            (
-                "CREATE USER \"Ada\" VALID UNTIL 'infinity'",
-                "CREATE USER \"Ada\" VALID UNTIL 'infinity'",
-            ),
+            ("CREATE USER \"Ada\" VALID UNTIL 'infinity'", "CREATE USER \"Ada\" VALID UNTIL 'infinity'"),
         ],
     );
     same("drop_user", &["DROP USER IF EXISTS a, b"]);
@@ -499,22 +352,13 @@ fn users_and_grants() {
                 "GRANT CREATE NAMESPACE ON NAMESPACE c IN a$b TO ROLE r",
                 "GRANT CREATE SCHEMA ON SCHEMA \"a$b$c\" TO ROLE r",
             ),
-            (
-                "GRANT USAGE, OPERATE ON SYSTEM TO USER user1",
-                "GRANT USAGE, OPERATE ON SYSTEM TO USER user1",
-            ),
+            ("GRANT USAGE, OPERATE ON SYSTEM TO USER user1", "GRANT USAGE, OPERATE ON SYSTEM TO USER user1"),
         ],
     );
-    same(
-        "revoke",
-        &["REVOKE OWNERSHIP ON STORAGE INTEGRATION i FROM GROUP g"],
-    );
+    same("revoke", &["REVOKE OWNERSHIP ON STORAGE INTEGRATION i FROM GROUP g"]);
     same("grant_role", &["GRANT ROLE r TO USER ada, GROUP g"]);
     same("revoke_role", &["REVOKE ROLE r, s FROM USER ID 'x'"]);
-    same(
-        "show_grants",
-        &["SHOW GRANTS", "SHOW GRANTS FOR ROLE r", "SHOW GRANTS ON TABLE t"],
-    );
+    same("show_grants", &["SHOW GRANTS", "SHOW GRANTS FOR ROLE r", "SHOW GRANTS ON TABLE t"]);
     same("show_roles", &["SHOW ROLES"]);
     same("show_users", &["SHOW USERS"]);
 }
@@ -547,51 +391,27 @@ fn catalog_objects() {
             ),
             ("SHOW NAMESPACES", "SHOW SCHEMAS"),
             ("SHOW COLUMNS FROM s.t", "SHOW COLUMNS IN s.t"),
-            (
-                "SHOW MATERIALIZED VIEWS WHERE name > 'x' LIMIT 5",
-                "SHOW MATERIALIZED VIEWS WHERE name > 'x' LIMIT 5",
-            ),
+            ("SHOW MATERIALIZED VIEWS WHERE name > 'x' LIMIT 5", "SHOW MATERIALIZED VIEWS WHERE name > 'x' LIMIT 5"),
         ],
     );
-    check(
-        "describe_table",
-        &[
-            ("DESC t", "DESCRIBE TABLE t"),
-            ("DESCRIBE index", "DESCRIBE TABLE \"index\""),
-        ],
-    );
+    check("describe_table", &[("DESC t", "DESCRIBE TABLE t"), ("DESCRIBE index", "DESCRIBE TABLE \"index\"")]);
     check(
         "describe",
-        &[
-            ("DESCRIBE NAMESPACE c IN s", "DESCRIBE SCHEMA \"s$c\""),
-            ("DESC SECRET s", "DESCRIBE SECRET s"),
-        ],
+        &[("DESCRIBE NAMESPACE c IN s", "DESCRIBE SCHEMA \"s$c\""), ("DESC SECRET s", "DESCRIBE SECRET s")],
     );
     same("create_database", &["CREATE DATABASE IF NOT EXISTS d"]);
-    check(
-        "attach_database",
-        &[(
-            "ATTACH DATABASE d LOCATION = 's3://b'",
-            "ATTACH DATABASE d FROM 's3://b'",
-        )],
-    );
+    check("attach_database", &[("ATTACH DATABASE d LOCATION = 's3://b'", "ATTACH DATABASE d FROM 's3://b'")]);
     same("drop_database", &["DROP DATABASE IF EXISTS d CASCADE"]);
     check(
         "create_schema",
-        &[(
-            "CREATE NAMESPACE c IN public WITH ('k' = 'v')",
-            "CREATE SCHEMA c WITH PROPERTIES ('k' = 'v')",
-        )],
+        &[("CREATE NAMESPACE c IN public WITH ('k' = 'v')", "CREATE SCHEMA c WITH PROPERTIES ('k' = 'v')")],
     );
     same("alter_schema", &["ALTER SCHEMA s SET PROPERTIES ('k' = 'v')"]);
     same("drop_schema", &["DROP SCHEMA a, b RESTRICT"]);
     check(
         "comment",
         &[
-            (
-                "COMMENT ON COLUMN s.t.c IS $x$it's$x$",
-                "COMMENT ON COLUMN s.t.c IS 'it''s'",
-            ),
+            ("COMMENT ON COLUMN s.t.c IS $x$it's$x$", "COMMENT ON COLUMN s.t.c IS 'it''s'"),
             ("comment on view v is null", "COMMENT ON VIEW v IS NULL"),
         ],
     );
@@ -617,18 +437,9 @@ fn catalog_objects() {
             "CREATE FUNCTION f FROM '{}'",
         ],
     );
-    same(
-        "drop_function",
-        &["DROP FUNCTION IF EXISTS f WITH (version = '1', cascade = true)"],
-    );
-    same(
-        "create_secret",
-        &["CREATE SECRET s TYPE = GENERIC_STRING SECRET_STRING = $1"],
-    );
-    same(
-        "create_api_key",
-        &["CREATE API KEY k FOR USER u VALID UNTIL '2030-01-01'"],
-    );
+    same("drop_function", &["DROP FUNCTION IF EXISTS f WITH (version = '1', cascade = true)"]);
+    same("create_secret", &["CREATE SECRET s TYPE = GENERIC_STRING SECRET_STRING = $1"]);
+    same("create_api_key", &["CREATE API KEY k FOR USER u VALID UNTIL '2030-01-01'"]);
     same("show_api_keys", &["SHOW API KEYS"]);
 }
 

@@ -44,10 +44,7 @@ pub(super) fn run(args: CheckArgs) -> CommandResult {
     looks.push(("query.spill_directory", check_spill(&config)));
     looks.push(("query.memory", check_memory(&config)));
 
-    let problems = looks
-        .iter()
-        .filter(|(_, finding)| matches!(finding, Finding::Problem(_)))
-        .count();
+    let problems = looks.iter().filter(|(_, finding)| matches!(finding, Finding::Problem(_))).count();
     for (key, finding) in &looks {
         let (word, text) = match finding {
             Finding::Good(text) => ("ok", text),
@@ -68,25 +65,14 @@ fn check_data(config: &Config) -> Finding {
         return Finding::Note(format!("{} is not reached by this check", config.data));
     };
     if !folder.exists() {
-        return Finding::Note(format!(
-            "{} does not exist; the first start creates it",
-            folder.display()
-        ));
+        return Finding::Note(format!("{} does not exist; the first start creates it", folder.display()));
     }
     writable(folder)
 }
 
 fn check_spill(config: &Config) -> Finding {
-    let folder = config
-        .query
-        .spill_directory
-        .clone()
-        .unwrap_or_else(std::env::temp_dir);
-    if folder.exists() {
-        writable(&folder)
-    } else {
-        Finding::Problem(format!("{} does not exist", folder.display()))
-    }
+    let folder = config.query.spill_directory.clone().unwrap_or_else(std::env::temp_dir);
+    if folder.exists() { writable(&folder) } else { Finding::Problem(format!("{} does not exist", folder.display())) }
 }
 
 fn writable(folder: &Path) -> Finding {
@@ -112,10 +98,9 @@ fn check_metadata(config: &Config) -> std::io::Result<(Finding, bool)> {
                 catalog.close().await;
                 (Finding::Good(format!("{} opens", path.display())), false)
             }
-            Err(StartError::Metadata(CatalogError::InUse { .. })) => (
-                Finding::Note(format!("{} is in use by a running gateway", path.display())),
-                true,
-            ),
+            Err(StartError::Metadata(CatalogError::InUse { .. })) => {
+                (Finding::Note(format!("{} is in use by a running gateway", path.display())), true)
+            }
             Err(StartError::Metadata(error)) => (Finding::Problem(metadata_advice(&error)), false),
             Err(other) => (Finding::Problem(other.to_string()), false),
         }
@@ -143,10 +128,9 @@ fn check_tls(certificate: &Path, key: &Path) -> Finding {
 fn check_memory(config: &Config) -> Finding {
     let wanted = config.query.memory;
     match machine_memory() {
-        Some(total) if wanted.get() > total => Finding::Problem(format!(
-            "{wanted} is more than this machine has, {} MiB",
-            total >> 20
-        )),
+        Some(total) if wanted.get() > total => {
+            Finding::Problem(format!("{wanted} is more than this machine has, {} MiB", total >> 20))
+        }
         Some(total) => Finding::Good(format!("{wanted} of {} MiB", total >> 20)),
         None => Finding::Note(format!("{wanted}; the machine's memory is not known here")),
     }

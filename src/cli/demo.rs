@@ -34,29 +34,18 @@ pub(super) struct DemoArgs {
 
 /// What is shown, in order: a remark and a statement.
 const BEFORE: &[(&str, &str)] = &[
-    (
-        "A table. It is a Lance table: docs.lance in the data folder.",
-        "CREATE TABLE docs (id BIGINT, body TEXT)",
-    ),
-    (
-        "",
-        "INSERT INTO docs VALUES (1, 'lance'), (2, 'gate'), (3, 'computed columns')",
-    ),
+    ("A table. It is a Lance table: docs.lance in the data folder.", "CREATE TABLE docs (id BIGINT, body TEXT)"),
+    ("", "INSERT INTO docs VALUES (1, 'lance'), (2, 'gate'), (3, 'computed columns')"),
     (
         "A computed column. It is declared at once and filled by a refresh.",
         "ALTER TABLE docs ADD COLUMN body_len AS length(body)",
     ),
-    (
-        "What would a refresh do? Nothing runs yet.",
-        "EXPLAIN REFRESH COLUMN body_len ON docs",
-    ),
+    ("What would a refresh do? Nothing runs yet.", "EXPLAIN REFRESH COLUMN body_len ON docs"),
 ];
 
 /// The statement whose answer has the job id that the next ones need.
-const REFRESH: (&str, &str) = (
-    "Start it. The answer comes at once; the job goes on by itself.",
-    "REFRESH COLUMN body_len ON docs",
-);
+const REFRESH: (&str, &str) =
+    ("Start it. The answer comes at once; the job goes on by itself.", "REFRESH COLUMN body_len ON docs");
 
 const AFTER: &[(&str, &str)] = &[
     ("Watch it, or wait for it.", "SHOW JOBS"),
@@ -77,9 +66,7 @@ const PROOF: (&str, &str) = ("SELECT count(*) FROM docs WHERE body_len = length(
 
 pub(super) fn run(args: DemoArgs) -> CommandResult {
     let temporary = tempfile::Builder::new().prefix("lancegate-demo-").tempdir()?;
-    let data = args
-        .data
-        .unwrap_or_else(|| temporary.path().display().to_string());
+    let data = args.data.unwrap_or_else(|| temporary.path().display().to_string());
     let password = admin::random_password()?;
     let config = configure(&data, &password)?;
     if config.metadata_path().exists() {
@@ -94,10 +81,7 @@ fn configure(data: &str, password: &Secret<String>) -> Result<Config, crate::con
     Config::load(Sources {
         file: None,
         // Only the password: the demo shows the same thing whatever the environment says.
-        environment: vec![(
-            OsString::from("LANCEGATE_PASSWORD"),
-            OsString::from(password.expose()),
-        )],
+        environment: vec![(OsString::from("LANCEGATE_PASSWORD"), OsString::from(password.expose()))],
         flags: vec![
             flag("data", data),
             flag("pg.listen", "127.0.0.1:0"),
@@ -111,10 +95,7 @@ async fn show(config: Config, password: Secret<String>, keep: bool) -> CommandRe
     let data = config.data.clone();
     let started = Instant::now();
     let gateway = Gateway::start(config).await?;
-    output::line(format!(
-        "A gateway runs on {} with data in {data}.",
-        gateway.pg_addr()
-    ));
+    output::line(format!("A gateway runs on {} with data in {data}.", gateway.pg_addr()));
     let shown = transcript(&gateway, &password).await;
     if shown.is_ok() {
         output::line(format!("\nDone in {:.1} s.", started.elapsed().as_secs_f64()));

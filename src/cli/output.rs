@@ -29,11 +29,7 @@ pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) {
         }
     }
     let print = |cells: [&str; N]| {
-        let padded: Vec<String> = cells
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
+        let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         line(padded.join("  ").trim_end());
     };
     print(headings);

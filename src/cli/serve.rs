@@ -46,9 +46,7 @@ async fn serve(config: Config, ports_file: Option<PathBuf>) -> CommandResult {
     }
     announce(&gateway);
     let signal = signals.next().await;
-    output::note(format!(
-        "lancegate: {signal}, stopping; a second signal stops at once"
-    ));
+    output::note(format!("lancegate: {signal}, stopping; a second signal stops at once"));
     tokio::select! {
         () = gateway.stop() => Ok(()),
         again = signals.next() => Err(format!("stopped at once by {again}").into()),
@@ -60,17 +58,10 @@ async fn serve(config: Config, ports_file: Option<PathBuf>) -> CommandResult {
 fn announce_login(login: &FirstLogin) {
     match &login.random_password {
         Some(password) => {
-            output::note(format!(
-                "created user \"{}\" with password {}",
-                login.user,
-                password.expose()
-            ));
+            output::note(format!("created user \"{}\" with password {}", login.user, password.expose()));
             output::note("(shown this once; `lancegate user passwd` sets another)");
         }
-        None => output::note(format!(
-            "created user \"{}\" with the password of LANCEGATE_PASSWORD",
-            login.user
-        )),
+        None => output::note(format!("created user \"{}\" with the password of LANCEGATE_PASSWORD", login.user)),
     }
 }
 
@@ -86,15 +77,9 @@ fn announce(gateway: &Gateway) {
 
 /// Writes the file in one step, so that a reader never sees half of it.
 fn write_ports(path: &Path, gateway: &Gateway) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    io::Write::write_all(
-        &mut file,
-        format!("pg={} http={}\n", gateway.pg_addr(), gateway.http_addr()).as_bytes(),
-    )?;
+    io::Write::write_all(&mut file, format!("pg={} http={}\n", gateway.pg_addr(), gateway.http_addr()).as_bytes())?;
     file.persist(path)?;
     Ok(())
 }

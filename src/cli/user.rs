@@ -76,20 +76,13 @@ pub(super) fn run(command: UserCommand) -> CommandResult {
     match command {
         UserCommand::Add(args) => {
             let (name, password, generated) = (args.name, ask_password(args.generate)?, args.generate);
-            with_catalog(args.config, async |catalog| {
-                admin::add_user(catalog, &name, &password).await
-            })?;
+            with_catalog(args.config, async |catalog| admin::add_user(catalog, &name, &password).await)?;
             confirm(&format!("added user \"{name}\""), generated.then_some(&password));
         }
         UserCommand::Passwd(args) => {
             let (name, password, generated) = (args.name, ask_password(args.generate)?, args.generate);
-            with_catalog(args.config, async |catalog| {
-                admin::set_password(catalog, &name, &password).await
-            })?;
-            confirm(
-                &format!("set the password of user \"{name}\""),
-                generated.then_some(&password),
-            );
+            with_catalog(args.config, async |catalog| admin::set_password(catalog, &name, &password).await)?;
+            confirm(&format!("set the password of user \"{name}\""), generated.then_some(&password));
         }
         UserCommand::List(args) => {
             let users = with_catalog(args.config, async |catalog| admin::list_users(catalog).await)?;
@@ -97,19 +90,13 @@ pub(super) fn run(command: UserCommand) -> CommandResult {
                 .iter()
                 .map(|user| {
                     let password = if user.verifier.is_some() { "yes" } else { "no" };
-                    [
-                        user.name.to_string(),
-                        password.to_owned(),
-                        user.created_at.format("%F %T UTC").to_string(),
-                    ]
+                    [user.name.to_string(), password.to_owned(), user.created_at.format("%F %T UTC").to_string()]
                 })
                 .collect();
             output::table(["name", "password", "created"], &rows);
         }
         UserCommand::Drop(args) => {
-            with_catalog(args.config, async |catalog| {
-                admin::drop_user(catalog, &args.name).await
-            })?;
+            with_catalog(args.config, async |catalog| admin::drop_user(catalog, &args.name).await)?;
             output::line(format!("dropped user \"{}\"", args.name));
         }
     }
@@ -119,20 +106,9 @@ pub(super) fn run(command: UserCommand) -> CommandResult {
 pub(super) fn grant(args: GrantArgs) -> CommandResult {
     let prefix = if args.role { "r" } else { "P" };
     let subject: Subject = format!("{prefix}:{}", args.to).parse()?;
-    with_catalog(args.config, async |catalog| {
-        admin::grant(catalog, &args.privileges, &args.on, &subject).await
-    })?;
-    let granted: Vec<&str> = args
-        .privileges
-        .iter()
-        .map(|privilege| privilege.as_sql())
-        .collect();
-    output::line(format!(
-        "granted {} on {} to {}",
-        granted.join(", "),
-        args.on,
-        args.to
-    ));
+    with_catalog(args.config, async |catalog| admin::grant(catalog, &args.privileges, &args.on, &subject).await)?;
+    let granted: Vec<&str> = args.privileges.iter().map(|privilege| privilege.as_sql()).collect();
+    output::line(format!("granted {} on {} to {}", granted.join(", "), args.on, args.to));
     Ok(())
 }
 
@@ -193,11 +169,7 @@ fn ask_hidden(prompt: &str) -> io::Result<Secret<String>> {
 /// better than not to be able to set one.
 fn echo(on: bool) {
     let argument = if on { "echo" } else { "-echo" };
-    let _ = Command::new("stty")
-        .arg(argument)
-        .stdin(Stdio::inherit())
-        .stderr(Stdio::null())
-        .status();
+    let _ = Command::new("stty").arg(argument).stdin(Stdio::inherit()).stderr(Stdio::null()).status();
 }
 
 fn read_line() -> io::Result<String> {
@@ -207,21 +179,13 @@ fn read_line() -> io::Result<String> {
 }
 
 fn privilege(text: &str) -> Result<Privilege, String> {
-    let name = text
-        .trim()
-        .to_uppercase()
-        .replace('_', " ")
-        .replace("CREATE NAMESPACE", "CREATE SCHEMA");
+    let name = text.trim().to_uppercase().replace('_', " ").replace("CREATE NAMESPACE", "CREATE SCHEMA");
     Privilege::from_sql(&name).map_err(|_| {
-        let all: Vec<&str> = Privilege::ALL
-            .iter()
-            .map(|privilege| privilege.as_sql())
-            .collect();
+        let all: Vec<&str> = Privilege::ALL.iter().map(|privilege| privilege.as_sql()).collect();
         format!("use one of {}", all.join(", "))
     })
 }
 
 fn object(text: &str) -> Result<Object, String> {
-    text.parse::<Object>()
-        .map_err(|error| format!("{error}; write it as in table:lancegate:public$docs"))
+    text.parse::<Object>().map_err(|error| format!("{error}; write it as in table:lancegate:public$docs"))
 }

@@ -62,9 +62,7 @@ fn write_key(text: &mut String, key: &Key, name: &str) {
 }
 
 fn literal(kind: Kind, text: &str) -> String {
-    kind.read(text)
-        .map(|value| value.to_string())
-        .unwrap_or_default()
+    kind.read(text).map(|value| value.to_string()).unwrap_or_default()
 }
 
 /// Writes sentences as comment lines, broken between words.

@@ -67,19 +67,14 @@ impl GpuDefault {
 
 /// Returns the legacy default class and then the named ones, in the order of the file.
 pub(super) fn all(default: &GpuDefault, named: &[GpuClass]) -> Vec<GpuClass> {
-    std::iter::once(default.to_class())
-        .chain(named.iter().cloned())
-        .collect()
+    std::iter::once(default.to_class()).chain(named.iter().cloned()).collect()
 }
 
 /// Refuses a name that stands twice.
 pub(super) fn check(named: &[GpuClass], origins: &Origins, problems: &mut Problems) {
     for (index, class) in named.iter().enumerate() {
         if named[..index].iter().any(|earlier| earlier.name == class.name) {
-            let what = format!(
-                "GPU class \"{}\" is defined twice; give each class its own name",
-                class.name
-            );
+            let what = format!("GPU class \"{}\" is defined twice; give each class its own name", class.name);
             problems.push(origins.problem("gpu_classes", what));
         }
     }

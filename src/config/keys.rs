@@ -33,56 +33,26 @@ pub(super) struct Section {
 }
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
-    Key {
-        path,
-        kind,
-        default: Some(default),
-        sample: "",
-        doc,
-    }
+    Key { path, kind, default: Some(default), sample: "", doc }
 }
 
 const fn unset(path: &'static str, kind: Kind, sample: &'static str, doc: &'static str) -> Key {
-    Key {
-        path,
-        kind,
-        default: None,
-        sample,
-        doc,
-    }
+    Key { path, kind, default: None, sample, doc }
 }
 
 /// The sections in the order of the example.
 pub(super) const SECTIONS: &[Section] = &[
     Section { name: "", doc: "" },
-    Section {
-        name: "pg",
-        doc: "The PostgreSQL wire.",
-    },
-    Section {
-        name: "http",
-        doc: "Health, readiness and metrics over HTTP.",
-    },
+    Section { name: "pg", doc: "The PostgreSQL wire." },
+    Section { name: "http", doc: "Health, readiness and metrics over HTTP." },
     Section {
         name: "flight",
         doc: "Reserved for Arrow Flight SQL, which this version does not serve; nothing is bound.",
     },
-    Section {
-        name: "query",
-        doc: "What statements may use.",
-    },
-    Section {
-        name: "jobs",
-        doc: "Refresh jobs and their history.",
-    },
-    Section {
-        name: "column_refresh",
-        doc: "Refreshes of computed columns.",
-    },
-    Section {
-        name: "log",
-        doc: "What is written to standard error.",
-    },
+    Section { name: "query", doc: "What statements may use." },
+    Section { name: "jobs", doc: "Refresh jobs and their history." },
+    Section { name: "column_refresh", doc: "Refreshes of computed columns." },
+    Section { name: "log", doc: "What is written to standard error." },
 ];
 
 /// Every key outside the GPU classes, in the order of the example.
@@ -108,12 +78,7 @@ pub(super) const KEYS: &[Key] = &[
         "The password that the first start gives to user \"lancegate\". Only the environment variable \
          LANCEGATE_PASSWORD sets it, so that it stands in no file. Unset: a random one is printed once.",
     ),
-    key(
-        "pg.listen",
-        Kind::Listen,
-        "127.0.0.1:5433",
-        "Where clients connect; port 0 takes a free port.",
-    ),
+    key("pg.listen", Kind::Listen, "127.0.0.1:5433", "Where clients connect; port 0 takes a free port."),
     key(
         "pg.max_connections",
         Kind::Integer { min: 1, max: 100_000 },
@@ -128,61 +93,27 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "pg.authentication_timeout",
-        Kind::Duration {
-            min: "1s",
-            max: "10m",
-        },
+        Kind::Duration { min: "1s", max: "10m" },
         "60s",
         "How long a client may take from connecting to being logged in.",
     ),
     key(
         "pg.message_bytes_max",
-        Kind::ByteSize {
-            min: "1MiB",
-            max: "1GiB",
-        },
+        Kind::ByteSize { min: "1MiB", max: "1GiB" },
         "64MiB",
         "The longest message that a logged-in client may send.",
     ),
-    unset(
-        "pg.tls_cert",
-        Kind::Path,
-        "/etc/lancegate/server.crt",
-        "The certificate chain, PEM. With \"tls_key\".",
-    ),
-    unset(
-        "pg.tls_key",
-        Kind::Path,
-        "/etc/lancegate/server.key",
-        "The certificate's private key, PEM.",
-    ),
+    unset("pg.tls_cert", Kind::Path, "/etc/lancegate/server.crt", "The certificate chain, PEM. With \"tls_key\"."),
+    unset("pg.tls_key", Kind::Path, "/etc/lancegate/server.key", "The certificate's private key, PEM."),
     key(
         "pg.allow_plaintext",
         Kind::Boolean,
         "false",
         "Whether \"listen\" may be an address that other machines reach although there is no TLS.",
     ),
-    key(
-        "http.listen",
-        Kind::Listen,
-        "127.0.0.1:10024",
-        "Where to answer; port 0 takes a free port.",
-    ),
-    key(
-        "http.max_connections",
-        Kind::Integer { min: 1, max: 100_000 },
-        "256",
-        "Connections at one time; more wait.",
-    ),
-    key(
-        "http.body_bytes_max",
-        Kind::ByteSize {
-            min: "1KiB",
-            max: "1GiB",
-        },
-        "16MiB",
-        "The longest request body.",
-    ),
+    key("http.listen", Kind::Listen, "127.0.0.1:10024", "Where to answer; port 0 takes a free port."),
+    key("http.max_connections", Kind::Integer { min: 1, max: 100_000 }, "256", "Connections at one time; more wait."),
+    key("http.body_bytes_max", Kind::ByteSize { min: "1KiB", max: "1GiB" }, "16MiB", "The longest request body."),
     key(
         "http.request_timeout",
         Kind::Duration { min: "1s", max: "1h" },
@@ -195,18 +126,10 @@ pub(super) const KEYS: &[Key] = &[
         "false",
         "Whether \"listen\" may be an address that other machines reach; there is no TLS here.",
     ),
-    key(
-        "flight.listen",
-        Kind::Listen,
-        "127.0.0.1:10025",
-        "Where it will answer.",
-    ),
+    key("flight.listen", Kind::Listen, "127.0.0.1:10025", "Where it will answer."),
     key(
         "query.memory",
-        Kind::ByteSize {
-            min: "64MiB",
-            max: "1024TiB",
-        },
+        Kind::ByteSize { min: "64MiB", max: "1024TiB" },
         "1GiB",
         "Memory that all statements share; sorts, joins and aggregations spill beyond it.",
     ),
@@ -218,10 +141,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "query.spill_max",
-        Kind::ByteSize {
-            min: "0B",
-            max: "1024TiB",
-        },
+        Kind::ByteSize { min: "0B", max: "1024TiB" },
         "32GiB",
         "What all spill files together may take.",
     ),
@@ -233,53 +153,23 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "query.statement_timeout",
-        Kind::Duration {
-            min: "0s",
-            max: "30d",
-        },
+        Kind::Duration { min: "0s", max: "30d" },
         "0s",
         "The default of the session setting of this name; 0s is no limit.",
     ),
-    key(
-        "jobs.retention",
-        Kind::Duration {
-            min: "1h",
-            max: "3650d",
-        },
-        "30d",
-        "How long a job is listed after its end.",
-    ),
-    key(
-        "jobs.event_retention",
-        Kind::Duration {
-            min: "1h",
-            max: "3650d",
-        },
-        "14d",
-        "How long its events are kept.",
-    ),
+    key("jobs.retention", Kind::Duration { min: "1h", max: "3650d" }, "30d", "How long a job is listed after its end."),
+    key("jobs.event_retention", Kind::Duration { min: "1h", max: "3650d" }, "14d", "How long its events are kept."),
     key(
         "jobs.lease",
-        Kind::Duration {
-            min: "1s",
-            max: "10m",
-        },
+        Kind::Duration { min: "1s", max: "10m" },
         "30s",
         "How long a claim on a job lasts without a sign of life. A gateway that hangs so long loses its jobs to the next \
          attempt; after a restart they go on at once.",
     ),
-    key(
-        "jobs.max_active",
-        Kind::Integer { min: 1, max: 1_000 },
-        "4",
-        "Jobs that run at one time; more are queued.",
-    ),
+    key("jobs.max_active", Kind::Integer { min: 1, max: 1_000 }, "4", "Jobs that run at one time; more are queued."),
     key(
         "jobs.retained_runs_max",
-        Kind::Integer {
-            min: 0,
-            max: 1_000_000,
-        },
+        Kind::Integer { min: 0, max: 1_000_000 },
         "1000",
         "Unfinished jobs kept for their submitters. When it is full, a refresh runs while its statement waits.",
     ),
@@ -303,10 +193,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "column_refresh.publish_fragments",
-        Kind::Integer {
-            min: 1,
-            max: 1_000_000,
-        },
+        Kind::Integer { min: 1, max: 1_000_000 },
         "8",
         "Computed fragments that become visible together; tables of many fragments take larger groups.",
     ),
@@ -323,23 +210,13 @@ pub(super) const KEYS: &[Key] = &[
         "The least serious event that is written. The default keeps the libraries to what an operator can act on; \
          a level alone applies to them, too.",
     ),
-    key(
-        "log.format",
-        Kind::Choice(&["text", "json"]),
-        "text",
-        "One line of text, or one JSON object, for each event.",
-    ),
+    key("log.format", Kind::Choice(&["text", "json"]), "text", "One line of text, or one JSON object, for each event."),
 ];
 
 /// The keys of one GPU class: of `[gpu_default]`, which has no `name`, and of
 /// each `[[gpu_classes]]`.
 pub(super) const GPU_CLASS_KEYS: &[Key] = &[
-    unset(
-        "name",
-        Kind::ClassName,
-        "a100-80",
-        "What a refresh names; each name once. Required.",
-    ),
+    unset("name", Kind::ClassName, "a100-80", "What a refresh names; each name once. Required."),
     unset(
         "resource_name",
         Kind::Text,
@@ -347,48 +224,16 @@ pub(super) const GPU_CLASS_KEYS: &[Key] = &[
         "What the cluster calls the resource. Required in [[gpu_classes]].",
     ),
     unset("gpu_model", Kind::Text, "NVIDIA A100", "The model."),
-    unset(
-        "gpu_memory_bytes",
-        Kind::Integer {
-            min: 1,
-            max: i64::MAX,
-        },
-        "85899345920",
-        "Memory of one GPU.",
-    ),
+    unset("gpu_memory_bytes", Kind::Integer { min: 1, max: i64::MAX }, "85899345920", "Memory of one GPU."),
     unset(
         "max_gpu_count_per_worker",
         Kind::Integer { min: 1, max: 1_024 },
         "1",
         "The most GPUs of one worker. Unset: the refresh's whole budget.",
     ),
-    unset(
-        "cpu_millis",
-        Kind::Integer {
-            min: 1,
-            max: i64::MAX,
-        },
-        "8000",
-        "CPU of one worker, in thousandths.",
-    ),
-    unset(
-        "memory_bytes",
-        Kind::Integer {
-            min: 1,
-            max: i64::MAX,
-        },
-        "68719476736",
-        "Memory of one worker.",
-    ),
-    unset(
-        "ephemeral_storage_bytes",
-        Kind::Integer {
-            min: 1,
-            max: i64::MAX,
-        },
-        "107374182400",
-        "Disk of one worker.",
-    ),
+    unset("cpu_millis", Kind::Integer { min: 1, max: i64::MAX }, "8000", "CPU of one worker, in thousandths."),
+    unset("memory_bytes", Kind::Integer { min: 1, max: i64::MAX }, "68719476736", "Memory of one worker."),
+    unset("ephemeral_storage_bytes", Kind::Integer { min: 1, max: i64::MAX }, "107374182400", "Disk of one worker."),
 ];
 
 /// The section of the legacy default class.
@@ -414,12 +259,7 @@ pub(super) fn find(path: &str) -> Option<&'static Key> {
 pub(super) fn nearest(path: &str) -> Option<&'static str> {
     let last = |text: &str| text.rsplit('.').next().unwrap_or(text).to_owned();
     KEYS.iter()
-        .map(|key| {
-            (
-                distance(key.path, path).min(distance(&last(key.path), &last(path)) + 1),
-                key.path,
-            )
-        })
+        .map(|key| (distance(key.path, path).min(distance(&last(key.path), &last(path)) + 1), key.path))
         .min()
         .filter(|(distance, _)| *distance <= 3)
         .map(|(_, path)| path)

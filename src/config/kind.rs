@@ -55,18 +55,12 @@ impl Kind {
             Self::Listen => "an IP address and a port such as 127.0.0.1:5433 or [::1]:5433".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Text => "a text that is not empty".to_owned(),
-            Self::Choice(words) => words
-                .iter()
-                .map(|word| format!("\"{word}\""))
-                .collect::<Vec<_>>()
-                .join(" or "),
+            Self::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or "),
             Self::Data => "a folder or an s3:// URI".to_owned(),
             Self::Metadata => {
                 "the path of an SQLite file (a postgres:// store is not supported by this version)".to_owned()
             }
-            Self::Password => {
-                "the environment variable LANCEGATE_PASSWORD with a text that is not empty".to_owned()
-            }
+            Self::Password => "the environment variable LANCEGATE_PASSWORD with a text that is not empty".to_owned(),
             Self::ClassName => format!(
                 "1 to {CLASS_NAME_CHARS_MAX} lowercase letters, digits and hyphens, no hyphen at either end, and not \
                  \"default\" (which [gpu_default] describes)"
@@ -159,47 +153,16 @@ mod tests {
     #[test]
     fn each_kind_allows_what_it_says() {
         check(Kind::Boolean, &["true", "false"], &["", "yes", "1", "True"]);
-        check(
-            Kind::Integer { min: 1, max: 10 },
-            &["1", "10"],
-            &["0", "11", "-1", "1.0", "one", ""],
-        );
-        check(
-            Kind::Duration { min: "1s", max: "1m" },
-            &["1s", "60s", "1m"],
-            &["999ms", "61s", "30", ""],
-        );
-        check(
-            Kind::ByteSize {
-                min: "1KiB",
-                max: "1MiB",
-            },
-            &["1KiB", "1024B"],
-            &["1B", "2MiB", "1024"],
-        );
-        check(
-            Kind::Listen,
-            &["127.0.0.1:0", "[::1]:5433"],
-            &["localhost:1", "127.0.0.1", ":5433", "1.2.3.4:70000"],
-        );
+        check(Kind::Integer { min: 1, max: 10 }, &["1", "10"], &["0", "11", "-1", "1.0", "one", ""]);
+        check(Kind::Duration { min: "1s", max: "1m" }, &["1s", "60s", "1m"], &["999ms", "61s", "30", ""]);
+        check(Kind::ByteSize { min: "1KiB", max: "1MiB" }, &["1KiB", "1024B"], &["1B", "2MiB", "1024"]);
+        check(Kind::Listen, &["127.0.0.1:0", "[::1]:5433"], &["localhost:1", "127.0.0.1", ":5433", "1.2.3.4:70000"]);
         check(Kind::Choice(&["a", "b"]), &["a", "b"], &["c", "A", ""]);
-        check(
-            Kind::Data,
-            &["./x", "/x", "s3://b/x"],
-            &["", "s3://", "gs://b", "http://x"],
-        );
+        check(Kind::Data, &["./x", "/x", "s3://b/x"], &["", "s3://", "gs://b", "http://x"]);
         check(Kind::Metadata, &["m.db"], &["", "postgres://u@h/d"]);
-        check(
-            Kind::ClassName,
-            &["a", "a100-80", "1"],
-            &["", "-a", "a-", "A100", "a_b", "default"],
-        );
+        check(Kind::ClassName, &["a", "a100-80", "1"], &["", "-a", "a-", "A100", "a_b", "default"]);
         check(Kind::ClassName, &[&*"a".repeat(63)], &[&*"a".repeat(64)]);
-        check(
-            Kind::LogFilter,
-            &["info", "info,lancegate::jobs=debug"],
-            &["", "info,lancegate=loud"],
-        );
+        check(Kind::LogFilter, &["info", "info,lancegate::jobs=debug"], &["", "info,lancegate=loud"]);
     }
 
     #[test]

@@ -60,9 +60,7 @@ impl Layers {
             let origin = Origin::Environment(name.to_owned());
             match value.to_str() {
                 Some(value) => self.set_text(&path, value, &origin),
-                None => self
-                    .problems
-                    .push(Problem::new(path, "is not UTF-8 text").from_origin(&origin)),
+                None => self.problems.push(Problem::new(path, "is not UTF-8 text").from_origin(&origin)),
             }
         }
     }
@@ -89,11 +87,7 @@ impl Layers {
 
     fn add_table(&mut self, prefix: &str, table: Table, origin: &Origin) {
         for (name, value) in table {
-            let path = if prefix.is_empty() {
-                name
-            } else {
-                format!("{prefix}.{name}")
-            };
+            let path = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
             match value {
                 Value::Table(inner) if is_section(&path) => self.add_table(&path, inner, origin),
                 value if path == GPU_CLASSES => self.add_classes(value, origin),
@@ -104,14 +98,8 @@ impl Layers {
 
     /// Checks the entries of `[[gpu_classes]]`; the list is kept as one value.
     fn add_classes(&mut self, value: Value, origin: &Origin) {
-        let Some(entries) = value
-            .as_array()
-            .filter(|entries| entries.iter().all(Value::is_table))
-        else {
-            let problem = Problem::new(
-                GPU_CLASSES,
-                "is a list of tables; write [[gpu_classes]] above each",
-            );
+        let Some(entries) = value.as_array().filter(|entries| entries.iter().all(Value::is_table)) else {
+            let problem = Problem::new(GPU_CLASSES, "is a list of tables; write [[gpu_classes]] above each");
             self.problems.push(problem.from_origin(origin));
             return;
         };
@@ -128,8 +116,7 @@ impl Layers {
                 }
             }
         }
-        self.values
-            .insert(GPU_CLASSES.to_owned(), (value, origin.clone()));
+        self.values.insert(GPU_CLASSES.to_owned(), (value, origin.clone()));
     }
 
     fn set_text(&mut self, path: &str, text: &str, origin: &Origin) {
@@ -137,10 +124,7 @@ impl Layers {
             return self.refuse_unknown(path, origin);
         };
         // Text that is not allowed is reported as what was typed.
-        let value = key
-            .kind
-            .read(text)
-            .unwrap_or_else(|| Value::String(text.to_owned()));
+        let value = key.kind.read(text).unwrap_or_else(|| Value::String(text.to_owned()));
         self.set(path, value, origin);
     }
 
@@ -159,14 +143,9 @@ impl Layers {
         if key.kind.allows(value) && !misplaced {
             return true;
         }
-        let shown = if key.kind.is_secret() {
-            String::new()
-        } else {
-            format!("{value} ")
-        };
+        let shown = if key.kind.is_secret() { String::new() } else { format!("{value} ") };
         let what = format!("{shown}is not allowed; use {}", key.kind.allowed());
-        self.problems
-            .push(Problem::new(path, what.trim_start()).from_origin(origin));
+        self.problems.push(Problem::new(path, what.trim_start()).from_origin(origin));
         false
     }
 
@@ -210,9 +189,7 @@ fn insert(table: &mut Table, path: &str, value: Value) {
     match path.split_once('.') {
         Some((section, rest)) => {
             let inner = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
-            let inner = inner
-                .as_table_mut()
-                .expect("no key of the table is also a section");
+            let inner = inner.as_table_mut().expect("no key of the table is also a section");
             insert(inner, rest, value);
         }
         None => {

@@ -63,19 +63,12 @@ impl PgConfig {
 
     pub(super) fn check(&self, origins: &Origins, problems: &mut Problems) {
         match (&self.tls_cert, &self.tls_key) {
-            (Some(_), None) => {
-                problems.push(origins.problem("pg.tls_key", "is missing; \"pg.tls_cert\" needs it"))
-            }
-            (None, Some(_)) => {
-                problems.push(origins.problem("pg.tls_cert", "is missing; \"pg.tls_key\" needs it"))
-            }
+            (Some(_), None) => problems.push(origins.problem("pg.tls_key", "is missing; \"pg.tls_cert\" needs it")),
+            (None, Some(_)) => problems.push(origins.problem("pg.tls_cert", "is missing; \"pg.tls_key\" needs it")),
             _ => {}
         }
         if self.reserved_connections >= self.max_connections {
-            let what = format!(
-                "must be less than \"pg.max_connections\", which is {}",
-                self.max_connections
-            );
+            let what = format!("must be less than \"pg.max_connections\", which is {}", self.max_connections);
             problems.push(origins.problem("pg.reserved_connections", what));
         }
         if !self.listen.ip().is_loopback() && self.tls().is_none() && !self.allow_plaintext {

@@ -41,11 +41,7 @@ pub struct Problem {
 impl Problem {
     /// Returns a problem with `key`.
     pub fn new(key: impl Into<String>, what: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            what: what.into(),
-            origin: None,
-        }
+        Self { key: key.into(), what: what.into(), origin: None }
     }
 
     /// Says where the value was set.

@@ -1,32 +1,15 @@
 use super::*;
 
-fn sources(
-    file: Option<&str>,
-    environment: &[(&str, &str)],
-    flags: &[(&str, &str)],
-) -> (tempfile::TempDir, Sources) {
+fn sources(file: Option<&str>, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> (tempfile::TempDir, Sources) {
     let folder = tempfile::tempdir().unwrap();
     let file = file.map(|text| {
         let path = folder.path().join("lancegate.toml");
         std::fs::write(&path, text).unwrap();
         path
     });
-    let environment = environment
-        .iter()
-        .map(|(name, value)| (OsString::from(name), OsString::from(value)))
-        .collect();
-    let flags = flags
-        .iter()
-        .map(|(key, value)| ("--set".to_owned(), (*key).to_owned(), (*value).to_owned()))
-        .collect();
-    (
-        folder,
-        Sources {
-            file,
-            environment,
-            flags,
-        },
-    )
+    let environment = environment.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect();
+    let flags = flags.iter().map(|(key, value)| ("--set".to_owned(), (*key).to_owned(), (*value).to_owned())).collect();
+    (folder, Sources { file, environment, flags })
 }
 
 fn load(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Config, Problems> {
@@ -41,10 +24,7 @@ fn refuse(file: &str, environment: &[(&str, &str)], expected: &[(&str, &str)]) {
     let keys: Vec<&str> = expected.iter().map(|(key, _)| *key).collect();
     assert_eq!(found, keys, "{problems}");
     for (problem, (_, phrase)) in problems.0.iter().zip(expected) {
-        assert!(
-            problem.to_string().contains(phrase),
-            "{problem} should contain {phrase:?}"
-        );
+        assert!(problem.to_string().contains(phrase), "{problem} should contain {phrase:?}");
     }
 }
 
@@ -65,11 +45,7 @@ fn the_defaults_alone_make_a_configuration() {
 #[test]
 fn a_flag_wins_over_the_environment_and_that_over_the_file() {
     let file = "data = 'file'\n[pg]\nmax_connections = 11\n[jobs]\nlease = '11s'\n[query]\nthreads = 11";
-    let environment = [
-        ("LANCEGATE_JOBS__LEASE", "12s"),
-        ("LANCEGATE_QUERY__THREADS", "12"),
-        ("OTHER", "x"),
-    ];
+    let environment = [("LANCEGATE_JOBS__LEASE", "12s"), ("LANCEGATE_QUERY__THREADS", "12"), ("OTHER", "x")];
     let config = load(file, &environment, &[("query.threads", "13")]).unwrap();
     assert_eq!(config.data, "file");
     assert_eq!(config.pg.max_connections, 11);
@@ -80,27 +56,11 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
 #[test]
 fn unknown_keys_are_refused_wherever_they_stand() {
     refuse("data = 'd'\ncolour = 1", &[], &[("colour", "no such key")]);
-    refuse(
-        "data = 'd'\n[pg]\nlisen = 'x'",
-        &[],
-        &[("pg.lisen", "did you mean \"pg.listen\"?")],
-    );
+    refuse("data = 'd'\n[pg]\nlisen = 'x'", &[], &[("pg.lisen", "did you mean \"pg.listen\"?")]);
     refuse("data = 'd'\n[pgg]\nlisten = 'x'", &[], &[("pgg", "no such key")]);
-    refuse(
-        "data = 'd'",
-        &[("LANCEGATE_PG_LISTEN", "x")],
-        &[("pg_listen", "environment variable LANCEGATE_PG_LISTEN")],
-    );
-    refuse(
-        "data = 'd'",
-        &[("LANCEGATE_GPU_CLASSES", "x")],
-        &[("gpu_classes", "no such key")],
-    );
-    refuse(
-        "data = 'd'\n[gpu_default]\nname = 'x'",
-        &[],
-        &[("gpu_default.name", "no such key")],
-    );
+    refuse("data = 'd'", &[("LANCEGATE_PG_LISTEN", "x")], &[("pg_listen", "environment variable LANCEGATE_PG_LISTEN")]);
+    refuse("data = 'd'", &[("LANCEGATE_GPU_CLASSES", "x")], &[("gpu_classes", "no such key")]);
+    refuse("data = 'd'\n[gpu_default]\nname = 'x'", &[], &[("gpu_default.name", "no such key")]);
 }
 
 #[test]
@@ -108,11 +68,7 @@ fn every_wrong_value_is_named_with_what_is_allowed() {
     refuse(
         "data = 'd'\n[pg]\nlisten = 'localhost'\n[query]\nmemory = 5",
         &[("LANCEGATE_JOBS__LEASE", "soon")],
-        &[
-            ("pg.listen", "an IP address and a port"),
-            ("query.memory", "256MiB"),
-            ("jobs.lease", "from 1s to 10m"),
-        ],
+        &[("pg.listen", "an IP address and a port"), ("query.memory", "256MiB"), ("jobs.lease", "from 1s to 10m")],
     );
     refuse("data = 'd'\npg = 3", &[], &[("pg", "no such key")]);
     let problems = load("data = ", &[], &[]).unwrap_err();
@@ -128,46 +84,24 @@ fn data_is_required_and_metadata_with_a_uri() {
 
 #[test]
 fn secrets_are_neither_read_from_a_file_nor_shown() {
-    refuse(
-        "data = 'd'\npassword = 'hunter2'",
-        &[],
-        &[("password", "LANCEGATE_PASSWORD")],
-    );
+    refuse("data = 'd'\npassword = 'hunter2'", &[], &[("password", "LANCEGATE_PASSWORD")]);
     let problems = load("data = 'd'\nmetadata = 'postgres://u:hunter2@h/d'", &[], &[]).unwrap_err();
-    assert!(
-        problems.to_string().contains("not supported by this version"),
-        "{problems}"
-    );
+    assert!(problems.to_string().contains("not supported by this version"), "{problems}");
     assert!(!problems.to_string().contains("hunter2"), "{problems}");
     let config = load("data = 'd'", &[("LANCEGATE_PASSWORD", "hunter2")], &[]).unwrap();
-    assert_eq!(
-        config.password.as_ref().map(|secret| secret.expose().as_str()),
-        Some("hunter2")
-    );
+    assert_eq!(config.password.as_ref().map(|secret| secret.expose().as_str()), Some("hunter2"));
     assert!(!format!("{config:?}").contains("hunter2"));
 }
 
 #[test]
 fn plaintext_beyond_loopback_is_refused_unless_it_is_meant() {
-    refuse(
-        "data = 'd'\n[pg]\nlisten = '0.0.0.0:5433'",
-        &[],
-        &[("pg.listen", "pg.allow_plaintext = true")],
-    );
-    refuse(
-        "data = 'd'\n[http]\nlisten = '[::]:80'",
-        &[],
-        &[("http.listen", "http.allow_plaintext = true")],
-    );
+    refuse("data = 'd'\n[pg]\nlisten = '0.0.0.0:5433'", &[], &[("pg.listen", "pg.allow_plaintext = true")]);
+    refuse("data = 'd'\n[http]\nlisten = '[::]:80'", &[], &[("http.listen", "http.allow_plaintext = true")]);
     let file = "data = 'd'\n[pg]\nlisten = '0.0.0.0:5433'\nallow_plaintext = true";
     assert!(load(file, &[], &[]).is_ok());
     let file = "data = 'd'\n[pg]\nlisten = '0.0.0.0:5433'\ntls_cert = 'c'\ntls_key = 'k'";
     assert!(load(file, &[], &[]).is_ok());
-    refuse(
-        "data = 'd'\n[pg]\ntls_cert = 'c'",
-        &[],
-        &[("pg.tls_key", "is missing")],
-    );
+    refuse("data = 'd'\n[pg]\ntls_cert = 'c'", &[], &[("pg.tls_key", "is missing")]);
 }
 
 #[test]
@@ -180,31 +114,11 @@ fn gpu_01_the_default_class_comes_first_and_names_are_unique() {
     assert_eq!(classes[0].resource_name.as_deref(), Some("nvidia.com/gpu"));
 
     let class = |name: &str| format!("[[gpu_classes]]\nname = '{name}'\nresource_name = 'x'\n");
-    refuse(
-        &format!("data = 'd'\n{}{}", class("a"), class("a")),
-        &[],
-        &[("gpu_classes", "defined twice")],
-    );
-    refuse(
-        &format!("data = 'd'\n{}", class("A_1")),
-        &[],
-        &[("gpu_classes[0].name", "lowercase letters")],
-    );
-    refuse(
-        &format!("data = 'd'\n{}", class("default")),
-        &[],
-        &[("gpu_classes[0].name", "[gpu_default]")],
-    );
-    refuse(
-        "data = 'd'\n[[gpu_classes]]\nname = 'a'",
-        &[],
-        &[("gpu_classes[0].resource_name", "is missing")],
-    );
-    refuse(
-        "data = 'd'\n[gpu_classes]\nname = 'a'",
-        &[],
-        &[("gpu_classes", "[[gpu_classes]]")],
-    );
+    refuse(&format!("data = 'd'\n{}{}", class("a"), class("a")), &[], &[("gpu_classes", "defined twice")]);
+    refuse(&format!("data = 'd'\n{}", class("A_1")), &[], &[("gpu_classes[0].name", "lowercase letters")]);
+    refuse(&format!("data = 'd'\n{}", class("default")), &[], &[("gpu_classes[0].name", "[gpu_default]")]);
+    refuse("data = 'd'\n[[gpu_classes]]\nname = 'a'", &[], &[("gpu_classes[0].resource_name", "is missing")]);
+    refuse("data = 'd'\n[gpu_classes]\nname = 'a'", &[], &[("gpu_classes", "[[gpu_classes]]")]);
 }
 
 #[test]
@@ -222,8 +136,7 @@ fn the_example_with_every_sample_switched_on_is_valid() {
         .lines()
         .map(|line| match line.strip_prefix("# ") {
             Some(rest)
-                if rest.starts_with("[[")
-                    || rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) =>
+                if rest.starts_with("[[") || rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) =>
             {
                 rest
             }

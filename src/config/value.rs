@@ -28,13 +28,7 @@ pub(super) const DURATION_FORM: &str = "a length of time such as 250ms, 30s, 5m,
 pub(super) const BYTE_SIZE_FORM: &str = "a size such as 512B, 64KiB, 256MiB or 1GiB";
 
 /// Milliseconds of each unit, the longest first.
-const DURATION_UNITS: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-];
+const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Bytes of each unit; those that `Display` may choose come first, longest first.
 const BYTE_UNITS: [(&str, u64); 9] = [
@@ -92,9 +86,7 @@ fn leading_number(text: &str) -> Option<(u64, &str)> {
 /// Reads one `<number><unit>` and returns its milliseconds and what follows.
 fn leading_term(text: &str) -> Option<(u64, &str)> {
     let (number, rest) = leading_number(text)?;
-    let end = rest
-        .find(|c: char| !c.is_ascii_alphabetic())
-        .unwrap_or(rest.len());
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(end);
     let (_, millis) = DURATION_UNITS.iter().find(|(name, _)| *name == unit)?;
     Some((number.checked_mul(*millis)?, rest))
@@ -143,27 +135,21 @@ impl fmt::Display for Duration {
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, unit) = BYTE_UNITS
-            .iter()
-            .find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit))
-            .unwrap_or(&("B", 1));
+        let (name, unit) =
+            BYTE_UNITS.iter().find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit)).unwrap_or(&("B", 1));
         write!(f, "{}{name}", self.0 / unit)
     }
 }
 
 impl<'de> Deserialize<'de> for Duration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -190,17 +176,7 @@ mod tests {
 
     #[test]
     fn durations_without_a_unit_or_past_the_range_are_refused() {
-        for text in [
-            "",
-            "30",
-            "s",
-            "-1s",
-            "1.5s",
-            "1 week",
-            "1m30",
-            "99999999999999999999s",
-            "1S",
-        ] {
+        for text in ["", "30", "s", "-1s", "1.5s", "1 week", "1m30", "99999999999999999999s", "1S"] {
             assert_eq!(text.parse::<Duration>(), Err(ValueError(DURATION_FORM)), "{text}");
         }
     }
@@ -225,11 +201,7 @@ mod tests {
     #[test]
     fn sizes_without_a_unit_or_past_the_range_are_refused() {
         for text in ["", "1024", "MiB", "-1B", "1.5GiB", "1gib", "99999999TiB"] {
-            assert_eq!(
-                text.parse::<ByteSize>(),
-                Err(ValueError(BYTE_SIZE_FORM)),
-                "{text}"
-            );
+            assert_eq!(text.parse::<ByteSize>(), Err(ValueError(BYTE_SIZE_FORM)), "{text}");
         }
     }
 }

@@ -16,12 +16,7 @@ impl From<ParseError> for SqlError {
             ParseErrorKind::NotSupported => SqlState::FEATURE_NOT_SUPPORTED,
             ParseErrorKind::LimitExceeded => SqlState::STATEMENT_TOO_COMPLEX,
         };
-        Self {
-            detail: error.detail,
-            hint: error.hint,
-            position: error.position,
-            ..Self::new(code, error.message)
-        }
+        Self { detail: error.detail, hint: error.hint, position: error.position, ..Self::new(code, error.message) }
     }
 }
 
@@ -42,8 +37,9 @@ impl From<CatalogError> for SqlError {
             CatalogError::Busy { .. } => Self::new(SqlState::OBJECT_IN_USE, message),
             CatalogError::IllegalTransition { .. } => Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message),
             CatalogError::IdempotencyConflict { .. } => Self::new(SqlState::DUPLICATE_OBJECT, message),
-            CatalogError::OwnershipRevoked { .. } => Self::new(SqlState::FEATURE_NOT_SUPPORTED, message)
-                .hint("GRANT OWNERSHIP to somebody else instead."),
+            CatalogError::OwnershipRevoked { .. } => {
+                Self::new(SqlState::FEATURE_NOT_SUPPORTED, message).hint("GRANT OWNERSHIP to somebody else instead.")
+            }
             other => Self::from_store(other),
         }
     }

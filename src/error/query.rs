@@ -53,9 +53,7 @@ fn from_ref(error: &DataFusionError) -> SqlError {
         DataFusionError::SQL(error, _) => SqlError::new(SqlState::SYNTAX_ERROR, lower(&parser_message(error))),
         DataFusionError::NotImplemented(message) => SqlError::not_supported(lower(message)),
         DataFusionError::Plan(message) => plan(message),
-        DataFusionError::Configuration(message) => {
-            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, lower(message))
-        }
+        DataFusionError::Configuration(message) => SqlError::new(SqlState::INVALID_PARAMETER_VALUE, lower(message)),
         DataFusionError::Execution(message) => execution(message),
         DataFusionError::ExecutionJoin(error) => SqlError::internal(error),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
@@ -124,10 +122,9 @@ fn schema(error: &SchemaError) -> SqlError {
                 None => mapped,
             }
         }
-        SchemaError::AmbiguousReference { field } => SqlError::new(
-            SqlState::AMBIGUOUS_COLUMN,
-            format!("column reference \"{}\" is ambiguous", field.name),
-        ),
+        SchemaError::AmbiguousReference { field } => {
+            SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("column reference \"{}\" is ambiguous", field.name))
+        }
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
             SqlError::new(SqlState::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once"))
         }
@@ -188,11 +185,9 @@ fn by_words(message: &str) -> Option<SqlError> {
     }
     if let Some(rest) = message.strip_prefix("Invalid function '") {
         let name = rest.split('\'').next().unwrap_or_default();
-        return Some(
-            SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist")).hint(
-                "No function matches the given name and argument types. You might need to add explicit type casts.",
-            ),
-        );
+        return Some(SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist")).hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        ));
     }
     if let Some(rest) = message.strip_prefix("table function '") {
         let name = rest.split('\'').next().unwrap_or_default();
@@ -204,14 +199,20 @@ fn by_words(message: &str) -> Option<SqlError> {
     }
     if message.contains("No function matches the given name and argument types")
         || message.contains("Function '") && message.contains("expects")
-        || message.contains("does not support")  && message.contains("function")
+        || message.contains("does not support") && message.contains("function")
     {
         return mapped(SqlState::UNDEFINED_FUNCTION, lower(first_line(message)));
     }
-    if message.contains("Arithmetic overflow") || message.contains("Overflow happened") || message.contains("overflow on") {
+    if message.contains("Arithmetic overflow")
+        || message.contains("Overflow happened")
+        || message.contains("overflow on")
+    {
         return mapped(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range".to_owned());
     }
-    if message.contains("Cannot cast string") || message.contains("Error parsing timestamp") || message.contains("Cannot parse") {
+    if message.contains("Cannot cast string")
+        || message.contains("Error parsing timestamp")
+        || message.contains("Cannot parse")
+    {
         return mapped(SqlState::INVALID_TEXT_REPRESENTATION, lower(message));
     }
     if message.contains("Can't cast value") || message.contains("out of range") {
@@ -235,11 +236,10 @@ fn by_words(message: &str) -> Option<SqlError> {
 fn arrow(error: &ArrowError) -> SqlError {
     match error {
         ArrowError::DivideByZero => SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"),
-        ArrowError::ArithmeticOverflow(_) => {
-            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range")
+        ArrowError::ArithmeticOverflow(_) => SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range"),
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => {
+            by_words(message).unwrap_or_else(|| SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, lower(message)))
         }
-        ArrowError::CastError(message) | ArrowError::ParseError(message) => by_words(message)
-            .unwrap_or_else(|| SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, lower(message))),
         ArrowError::ComputeError(message) | ArrowError::InvalidArgumentError(message) => {
             by_words(message).unwrap_or_else(|| SqlError::new(SqlState::DATA_EXCEPTION, lower(message)))
         }

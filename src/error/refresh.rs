@@ -59,9 +59,17 @@ pub(super) fn lance(error: &lance::Error) -> SqlError {
 /// A file that is there and too short or unreadable as Lance is damaged.
 fn looks_damaged(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
-    ["invalid magic", "unexpected end", "out of bounds", "truncated", "magic number", "past the end", "fill whole buffer"]
-        .iter()
-        .any(|sign| message.contains(sign))
+    [
+        "invalid magic",
+        "unexpected end",
+        "out of bounds",
+        "truncated",
+        "magic number",
+        "past the end",
+        "fill whole buffer",
+    ]
+    .iter()
+    .any(|sign| message.contains(sign))
 }
 
 fn io_code(error: &std::io::Error) -> SqlState {

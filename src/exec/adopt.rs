@@ -46,9 +46,8 @@ impl Engine {
 /// Makes the database at the data root and its owner.
 async fn found(engine: &Engine, owner: &UserName) -> Result<()> {
     let database = Database { name: DEFAULT_DATABASE.to_owned(), location: String::new(), created_at: Utc::now() };
-    let grant = |privilege, object| {
-        ObjectChange::Grant(Grant { subject: Subject::User(owner.clone()), privilege, object })
-    };
+    let grant =
+        |privilege, object| ObjectChange::Grant(Grant { subject: Subject::User(owner.clone()), privilege, object });
     let root = Object::Namespace { database: database.name.clone(), path: Vec::new() };
     let changes = vec![
         ObjectChange::CreateDatabase(database.clone()),

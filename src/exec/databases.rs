@@ -47,22 +47,16 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &DatabaseP
             Ok(Outcome::Done("ALTER SCHEMA".to_owned()))
         }
         DatabasePlan::DropSchemas { schemas } => {
-            let changes = schemas.iter().map(|(database, path)| ObjectChange::DropNamespace {
-                database: database.clone(),
-                path: path.clone(),
-            });
+            let changes = schemas
+                .iter()
+                .map(|(database, path)| ObjectChange::DropNamespace { database: database.clone(), path: path.clone() });
             engine.catalog().apply(changes.collect()).await?;
             Ok(Outcome::Done("DROP SCHEMA".to_owned()))
         }
     }
 }
 
-async fn create_database(
-    engine: &Engine,
-    session: &Session,
-    name: &str,
-    if_not_exists: bool,
-) -> Result<&'static str> {
+async fn create_database(engine: &Engine, session: &Session, name: &str, if_not_exists: bool) -> Result<&'static str> {
     if engine.catalog().database(name).await?.is_some() {
         if if_not_exists {
             return Ok("already_exists");
@@ -95,10 +89,9 @@ async fn drop_database(engine: &Engine, session: &Session, name: &str, cascade: 
         let mut namespaces = engine.catalog().namespaces(name).await?;
         // Children go before their parents.
         namespaces.sort_by_key(|namespace| std::cmp::Reverse(namespace.path.len()));
-        let changes = namespaces.into_iter().map(|namespace| ObjectChange::DropNamespace {
-            database: namespace.database,
-            path: namespace.path,
-        });
+        let changes = namespaces
+            .into_iter()
+            .map(|namespace| ObjectChange::DropNamespace { database: namespace.database, path: namespace.path });
         engine.catalog().apply(changes.collect()).await?;
     }
     engine.catalog().apply(vec![ObjectChange::DropDatabase { name: name.to_owned() }]).await?;

@@ -212,7 +212,8 @@ fn written_schema(stored: &Schema, given: &Schema) -> Result<SchemaRef> {
         .iter()
         .map(|field| stored.field_with_name(field.name()).cloned().map_err(SqlError::from))
         .collect::<Result<_>>()?;
-    let required = stored.fields().iter().find(|field| !field.is_nullable() && given.field_with_name(field.name()).is_err());
+    let required =
+        stored.fields().iter().find(|field| !field.is_nullable() && given.field_with_name(field.name()).is_err());
     match required {
         Some(field) => Err(null_in(field.name())),
         None => Ok(Arc::new(Schema::new(fields))),
@@ -246,10 +247,14 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 /// # Errors
 /// 23502.
 pub(super) fn ensure_not_null(schema: &Schema, columns: &[ArrayRef]) -> Result<()> {
-    let violated = schema.fields().iter().zip(columns).find(|(field, array)| !field.is_nullable() && array.null_count() > 0);
+    let violated =
+        schema.fields().iter().zip(columns).find(|(field, array)| !field.is_nullable() && array.null_count() > 0);
     violated.map_or(Ok(()), |(field, _)| Err(null_in(field.name())))
 }
 
 fn null_in(column: &str) -> SqlError {
-    SqlError::new(SqlState::NOT_NULL_VIOLATION, format!("null value in column \"{column}\" violates not-null constraint"))
+    SqlError::new(
+        SqlState::NOT_NULL_VIOLATION,
+        format!("null value in column \"{column}\" violates not-null constraint"),
+    )
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray};
-use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::common::format::ExplainFormat as Format;
+use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::{ExplainOption, LogicalPlan, LogicalPlanBuilder};
 use lancegate_sql::ast::ExplainFormat;
 

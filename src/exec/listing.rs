@@ -100,7 +100,9 @@ async fn schemas(
         None => paths.push(Vec::new()),
         Some(parent) => paths.retain(|path| path.len() == parent.len() + 1 && path.starts_with(parent)),
     }
-    paths.retain(|path| may(principal, &grants, Object::Namespace { database: database.to_owned(), path: path.clone() }));
+    paths.retain(|path| {
+        may(principal, &grants, Object::Namespace { database: database.to_owned(), path: path.clone() })
+    });
     Ok(paths.iter().map(|path| vec![compact(&path[..path.len().saturating_sub(1)]), schema_of(path)]).collect())
 }
 
@@ -117,7 +119,8 @@ async fn relations(
     let visible = tables.iter().filter(|table| {
         let object = object_of(table);
         let namespace = Object::Namespace { database: database.to_owned(), path: table.name.namespace.clone() };
-        table.kind == kind && (may(principal, &grants, namespace) || grants.holds(principal, Privilege::Ownership, &object))
+        table.kind == kind
+            && (may(principal, &grants, namespace) || grants.holds(principal, Privilege::Ownership, &object))
     });
     Ok(visible.map(|table| vec![compact(&table.name.namespace), table.name.name.clone()]).collect())
 }
@@ -141,7 +144,14 @@ mod tests {
 
     #[test]
     fn like_patterns_match_as_in_sql() {
-        let cases = [("docs", "d%", true), ("docs", "d_cs", true), ("docs", "", false), ("", "%", true), ("docs", "%s", true), ("docs", "x%", false)];
+        let cases = [
+            ("docs", "d%", true),
+            ("docs", "d_cs", true),
+            ("docs", "", false),
+            ("", "%", true),
+            ("docs", "%s", true),
+            ("docs", "x%", false),
+        ];
         for (text, pattern, expected) in cases {
             assert_eq!(like(text, pattern), expected, "{text} {pattern}");
         }

@@ -89,13 +89,13 @@ fn relabel(
     });
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
-    let nullable: Vec<_> =
-        schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
-    let schema = if columns.iter().zip(schema.fields()).any(|(array, field)| !field.is_nullable() && array.null_count() > 0) {
-        Arc::new(Schema::new(nullable))
-    } else {
-        Arc::clone(schema)
-    };
+    let nullable: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let schema =
+        if columns.iter().zip(schema.fields()).any(|(array, field)| !field.is_nullable() && array.null_count() > 0) {
+            Arc::new(Schema::new(nullable))
+        } else {
+            Arc::clone(schema)
+        };
     arrow::array::RecordBatch::try_new_with_options(schema, columns, &options)
 }
 

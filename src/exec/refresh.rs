@@ -34,8 +34,9 @@ pub(crate) async fn refresh(
     ctx: &StatementContext,
 ) -> Result<Outcome> {
     if session.transaction == TransactionStatus::InBlock {
-        let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, "REFRESH COLUMN is not part of the transaction block")
-            .detail("It is submitted at once, and ROLLBACK does not undo it.");
+        let notice =
+            SqlError::new(SqlState::SUCCESSFUL_COMPLETION, "REFRESH COLUMN is not part of the transaction block")
+                .detail("It is submitted at once, and ROLLBACK does not undo it.");
         session.notify(NoticeSeverity::Notice, notice);
     }
     let registry = reads_registry(engine, &session.principal).await?;

@@ -106,10 +106,7 @@ impl Drop for QueryRuntime {
     }
 }
 
-async fn forward(
-    mut stream: SendableRecordBatchStream,
-    tx: &mpsc::Sender<Result<RecordBatch, DataFusionError>>,
-) {
+async fn forward(mut stream: SendableRecordBatchStream, tx: &mpsc::Sender<Result<RecordBatch, DataFusionError>>) {
     while let Some(item) = stream.next().await {
         let failed = item.is_err();
         if tx.send(item).await.is_err() || failed {

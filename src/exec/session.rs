@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use lancegate_catalog::TableName;
-use lancegate_sql::ast::{
-    Begin, Discard, Reset, Set, SetScope, Show, Statement, TransactionModes,
-};
+use lancegate_sql::ast::{Begin, Discard, Reset, Set, SetScope, Show, Statement, TransactionModes};
 
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome};

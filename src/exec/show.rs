@@ -63,8 +63,9 @@ async fn read(engine: &Engine, session: &Session, filter: JobFilter, limit: Opti
     let mut jobs = listing::read(engine.catalog(), filter, Some(limit_rows + 1)).await?;
     if jobs.len() > limit_rows {
         jobs.truncate(limit_rows);
-        let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("only the newest {limit_rows} jobs are listed"))
-            .hint("Raise LIMIT, or select from system.public.jobs.");
+        let notice =
+            SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("only the newest {limit_rows} jobs are listed"))
+                .hint("Raise LIMIT, or select from system.public.jobs.");
         session.notify(NoticeSeverity::Notice, notice);
     }
     Ok(jobs)

@@ -140,8 +140,9 @@ fn until(text: &str) -> Result<Option<Timestamp>> {
 fn user_name(name: &Ident) -> Result<UserName> {
     if name.as_str().starts_with("pg_") {
         let message = format!("role name \"{name}\" is reserved");
-        return Err(SqlError::new(SqlState::INVALID_NAME, message)
-            .detail("Role names starting with \"pg_\" are reserved."));
+        return Err(
+            SqlError::new(SqlState::INVALID_NAME, message).detail("Role names starting with \"pg_\" are reserved.")
+        );
     }
     UserName::parse(name.as_str()).map_err(|error| SqlError::new(SqlState::INVALID_NAME, error.to_string()))
 }

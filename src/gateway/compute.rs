@@ -28,11 +28,7 @@ impl Compute {
 
     /// Returns what spawns work here.
     pub(super) fn handle(&self) -> Handle {
-        self.0
-            .as_ref()
-            .expect("the runtime is taken only by stopping")
-            .handle()
-            .clone()
+        self.0.as_ref().expect("the runtime is taken only by stopping").handle().clone()
     }
 
     /// Ends the runtime; work that does not yield for `deadline` is left behind.

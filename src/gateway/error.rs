@@ -55,8 +55,7 @@ pub enum StartError {
 fn bind_advice(cause: &io::Error) -> String {
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
-            "the address is in use by another program; stop it or choose another port (0 takes a free one)"
-                .to_owned()
+            "the address is in use by another program; stop it or choose another port (0 takes a free one)".to_owned()
         }
         io::ErrorKind::PermissionDenied => {
             "permission denied; ports below 1024 need a privilege, choose a higher one".to_owned()
@@ -70,10 +69,7 @@ fn bind_advice(cause: &io::Error) -> String {
 /// the store.
 pub(crate) fn metadata_advice(error: &CatalogError) -> String {
     if let CatalogError::InUse { path } = error {
-        return format!(
-            "{} is in use by a running gateway; stop it, or use SQL through it instead",
-            path.display()
-        );
+        return format!("{} is in use by a running gateway; stop it, or use SQL through it instead", path.display());
     }
     let mut text = error.to_string();
     let mut cause = error.source();

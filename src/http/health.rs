@@ -15,10 +15,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 
 /// `GET /healthz`: the process answers.
 pub(super) async fn alive() -> Response {
-    reply::json(
-        StatusCode::OK,
-        &json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }),
-    )
+    reply::json(StatusCode::OK, &json!({ "status": "ok", "version": env!("CARGO_PKG_VERSION") }))
 }
 
 /// `GET /readyz`: statements are answered; 503 while starting and stopping.

@@ -24,11 +24,7 @@ pub(super) struct Limited {
 
 impl Limited {
     pub(super) fn new(listener: TcpListener, connections_max: usize, silence: Duration) -> Self {
-        Self {
-            listener,
-            places: Arc::new(Semaphore::new(connections_max)),
-            silence,
-        }
+        Self { listener, places: Arc::new(Semaphore::new(connections_max)), silence }
     }
 }
 
@@ -38,10 +34,7 @@ impl Listener for Limited {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         // The next connection waits in the kernel's queue until one is closed.
-        let place = Arc::clone(&self.places)
-            .acquire_owned()
-            .await
-            .expect("the semaphore is never closed");
+        let place = Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed");
         // axum's implementation for a plain listener logs and retries.
         let (stream, peer) = Listener::accept(&mut self.listener).await;
         let connection = Connection {
@@ -81,11 +74,7 @@ impl Connection {
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        ctx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let progress = Pin::new(&mut self.stream).poll_read(ctx, into);
         self.watch(ctx, progress)
     }

@@ -7,12 +7,7 @@ use serde_json::{Value, json};
 
 /// Returns `body` as JSON.
 pub(super) fn json(status: StatusCode, body: &Value) -> Response {
-    (
-        status,
-        [(header::CONTENT_TYPE, "application/json")],
-        body.to_string(),
-    )
-        .into_response()
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
 /// Returns `{"error": …}`.
@@ -22,10 +17,7 @@ pub(super) fn error(status: StatusCode, message: impl Into<String>) -> Response 
 
 /// Answers a path that does not exist.
 pub(super) async fn not_found(request: Request) -> Response {
-    error(
-        StatusCode::NOT_FOUND,
-        format!("there is no {} {}", request.method(), request.uri().path()),
-    )
+    error(StatusCode::NOT_FOUND, format!("there is no {} {}", request.method(), request.uri().path()))
 }
 
 /// Answers a method that the path does not have.

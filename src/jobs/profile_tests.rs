@@ -101,7 +101,8 @@ fn prog_09_a_job_without_measurements_shows_what_its_row_knows() {
 
     let never_ran = Job { started_at: None, attempt: 0, ..job(JobState::Canceled) };
     let canceled = JobProfile::of(&never_ran).unwrap();
-    let phases: Vec<_> = canceled.lines.iter().filter(|line| line.section == TIMELINE).map(|line| line.millis).collect();
+    let phases: Vec<_> =
+        canceled.lines.iter().filter(|line| line.section == TIMELINE).map(|line| line.millis).collect();
     assert_eq!(phases, [Some(1_000)]);
 }
 

@@ -24,10 +24,8 @@ pub(super) async fn run(inner: Arc<Inner>) {
 }
 
 async fn sweep(inner: &Inner) {
-    let policy = lancegate_catalog::RetentionPolicy {
-        jobs: inner.config.retention,
-        events: inner.config.event_retention,
-    };
+    let policy =
+        lancegate_catalog::RetentionPolicy { jobs: inner.config.retention, events: inner.config.event_retention };
     match inner.catalog.sweep(now(), policy).await {
         Ok(swept) if swept.jobs + swept.events == 0 => {}
         Ok(swept) => tracing::info!(jobs = swept.jobs, events = swept.events, "old jobs and events removed"),

@@ -111,7 +111,10 @@ async fn a_submitted_job_runs_at_once_and_keeps_its_result() {
     assert_eq!(job.status.state, JobState::Succeeded);
     assert_eq!(job.result, Some(json!({"rows_failed": 0})));
     let shown = progress::shown(&job).unwrap();
-    assert_eq!((&shown["state"], &shown["rows_failed"], &shown["execution_epoch"]), (&json!("succeeded"), &json!(0), &json!(1)));
+    assert_eq!(
+        (&shown["state"], &shown["rows_failed"], &shown["execution_epoch"]),
+        (&json!("succeeded"), &json!(0), &json!(1))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::verdict::failure;
 use crate::error::SqlError;
 use crate::refresh::{self, Ledger, Limits, Progress, RefreshError, RefreshSpec};
-use crate::storage::{Store, StorageError};
+use crate::storage::{StorageError, Store};
 
 /// What attempts run. Tests put their own work here.
 #[async_trait]

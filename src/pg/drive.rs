@@ -15,8 +15,8 @@ use tracing::Instrument;
 
 use crate::error::{Result, SqlError};
 use crate::pg::connection::{Gone, Transport};
-use crate::pg::session_loop::{Deadline, End, Failure, SessionLoop};
 use crate::pg::reply;
+use crate::pg::session_loop::{Deadline, End, Failure, SessionLoop};
 use crate::session::{CancelReason, StatementContext};
 use crate::sqlstate::SqlState;
 

@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use super::plan::{self, FragmentWork, RefreshPlan};
 use super::snapshot::Snapshot;
 use super::{Limits, RefreshError, RefreshSpec};
-use crate::storage::{Store, StorageError};
+use crate::storage::{StorageError, Store};
 
 /// One row of an EXPLAIN result: `plan_type`, `plan`.
 pub type PlanRow = (String, String);

@@ -66,7 +66,8 @@ pub fn analyze(text: &str, table: &Schema) -> Result<Analyzed, ExpressionError> 
     let expression = parse(text, &schema)?;
     ensure_row_wise(&expression)?;
     let read = expression.column_refs();
-    let inputs = table.fields().iter().map(|field| field.name()).filter(|name| read.iter().any(|column| column.name == **name));
+    let inputs =
+        table.fields().iter().map(|field| field.name()).filter(|name| read.iter().any(|column| column.name == **name));
     let data_type = match expression.get_type(&schema)? {
         DataType::Null => DataType::Utf8,
         other => other,
@@ -100,11 +101,8 @@ impl Evaluator {
         let schema = DFSchema::try_from(inputs.as_ref().clone())?;
         let expression = parse(text, &schema)?;
         ensure_row_wise(&expression)?;
-        let expression = if expression.get_type(&schema)? == *data_type {
-            expression
-        } else {
-            cast(expression, data_type.clone())
-        };
+        let expression =
+            if expression.get_type(&schema)? == *data_type { expression } else { cast(expression, data_type.clone()) };
         let expression = STATE.create_physical_expr(expression, &schema)?;
         Ok(Self { inputs, expression })
     }
@@ -151,7 +149,9 @@ fn ensure_row_wise(expression: &Expr) -> Result<(), ExpressionError> {
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => {
                 Some(ExpressionError::NotScalar("subqueries"))
             }
-            Expr::AggregateFunction(_) | Expr::GroupingSet(_) => Some(ExpressionError::NotScalar("aggregate functions")),
+            Expr::AggregateFunction(_) | Expr::GroupingSet(_) => {
+                Some(ExpressionError::NotScalar("aggregate functions"))
+            }
             Expr::WindowFunction(_) => Some(ExpressionError::NotScalar("window functions")),
             Expr::Unnest(_) => Some(ExpressionError::NotScalar("set-returning functions")),
             Expr::Placeholder(_) => Some(ExpressionError::NotScalar("parameters")),
@@ -189,7 +189,11 @@ mod tests {
         ];
         for (text, data_type, inputs) in cases {
             let analyzed = analyze(text, &table()).unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!((analyzed.data_type, analyzed.inputs), (data_type, inputs.into_iter().map(str::to_owned).collect()), "{text}");
+            assert_eq!(
+                (analyzed.data_type, analyzed.inputs),
+                (data_type, inputs.into_iter().map(str::to_owned).collect()),
+                "{text}"
+            );
         }
     }
 

@@ -109,7 +109,8 @@ impl Progress {
     /// Reads all counters.
     pub fn sample(&self) -> Sample {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (planned, published, staged) = (read(&self.rows_planned), read(&self.rows_published), read(&self.rows_staged));
+        let (planned, published, staged) =
+            (read(&self.rows_planned), read(&self.rows_published), read(&self.rows_staged));
         Sample {
             rows_planned: planned,
             rows_computed: read(&self.rows_computed),

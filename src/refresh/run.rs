@@ -151,7 +151,12 @@ impl Attempt<'_> {
 
     /// Works through a plan and, as long as concurrent writes invalidate staged
     /// fragments, through plans at newer versions.
-    async fn work(&mut self, pinned: &Arc<Snapshot>, plan: &RefreshPlan, clock: &mut PhaseClock) -> Result<(), RefreshError> {
+    async fn work(
+        &mut self,
+        pinned: &Arc<Snapshot>,
+        plan: &RefreshPlan,
+        clock: &mut PhaseClock,
+    ) -> Result<(), RefreshError> {
         let mut snapshot = Arc::clone(pinned);
         let mut work = self.without_published(plan);
         let mut before = plan.current.clone();
@@ -261,7 +266,8 @@ impl Attempt<'_> {
 
     fn account(&mut self, visible: &Snapshot, before: &Provenance, group: &[StagedFragment], published: &[u64]) {
         let output = visible.output_signer();
-        let fragments: HashMap<u64, _> = visible.dataset.iter_fragments().map(|fragment| (fragment.id, fragment)).collect();
+        let fragments: HashMap<u64, _> =
+            visible.dataset.iter_fragments().map(|fragment| (fragment.id, fragment)).collect();
         let mut counted = (0, 0);
         for staged in group {
             let id = staged.fragment_id;

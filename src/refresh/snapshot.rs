@@ -35,11 +35,8 @@ impl Snapshot {
     pub fn of(dataset: Arc<Dataset>, column: &str) -> Result<Self, StorageError> {
         let declared = computed::column(&dataset, column)?
             .ok_or_else(|| StorageError::Unsupported { what: format!("refresh of plain column \"{column}\"") })?;
-        let mut input_ids = declared
-            .inputs
-            .iter()
-            .map(|path| input_id(&dataset, path))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut input_ids =
+            declared.inputs.iter().map(|path| input_id(&dataset, path)).collect::<Result<Vec<_>, _>>()?;
         input_ids.sort_unstable();
         input_ids.dedup();
         let definition = Definition::of(&declared, &input_ids);
@@ -52,7 +49,9 @@ impl Snapshot {
     /// As [`Self::of`]; the column may have been dropped there.
     pub fn at(&self, dataset: Arc<Dataset>) -> Result<Self, StorageError> {
         let field = dataset.schema().field_by_id(self.column.field_id);
-        let name = field.map(|field| field.name.clone()).ok_or_else(|| StorageError::NoColumn { column: self.column.name.clone() })?;
+        let name = field
+            .map(|field| field.name.clone())
+            .ok_or_else(|| StorageError::NoColumn { column: self.column.name.clone() })?;
         Self::of(dataset, &name)
     }
 

@@ -146,11 +146,7 @@ async fn carry(
 
 /// Live rows of a fragment that were current at the recorded version: their
 /// offset here and their stable id. Reads row-id metadata only.
-async fn candidates(
-    now: &Snapshot,
-    past: &Past<'_>,
-    fragment: &FileFragment,
-) -> Result<Vec<(u32, u64)>, StorageError> {
+async fn candidates(now: &Snapshot, past: &Past<'_>, fragment: &FileFragment) -> Result<Vec<(u32, u64)>, StorageError> {
     let ids = load_row_id_sequence(&now.dataset, fragment.metadata()).await?;
     let first_new = past.snapshot.dataset.manifest().next_row_id;
     if ids.iter().all(|id| id >= first_new) {

@@ -82,8 +82,9 @@ fn denied(requirement: &Requirement, missing: &Missing) -> SqlError {
         Privilege::CreateDatabase => {
             SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied to create database")
         }
-        other => SqlError::permission_denied(kind, &name)
-            .detail(format!("It takes {} on {kind} {name}.", other.as_sql())),
+        other => {
+            SqlError::permission_denied(kind, &name).detail(format!("It takes {} on {kind} {name}.", other.as_sql()))
+        }
     }
 }
 
@@ -124,10 +125,8 @@ fn needs(plan: &Plan) -> Vec<Need> {
 }
 
 fn of_database(plan: &DatabasePlan) -> Vec<Need> {
-    let namespace = |database: &String, path: &[String]| Object::Namespace {
-        database: database.clone(),
-        path: path.to_vec(),
-    };
+    let namespace =
+        |database: &String, path: &[String]| Object::Namespace { database: database.clone(), path: path.to_vec() };
     match plan {
         DatabasePlan::CreateDatabase { name: _, if_not_exists: _, schema: _ } => {
             plain(vec![Requirement::new(Privilege::CreateDatabase, Object::System)])

@@ -43,6 +43,9 @@ impl Caller {
 
     /// Returns the schemas of the search path that new objects can be made in.
     pub fn creation_path(&self) -> Vec<String> {
-        self.search_path().into_iter().filter(|schema| schema != "pg_catalog" && schema != "information_schema").collect()
+        self.search_path()
+            .into_iter()
+            .filter(|schema| schema != "pg_catalog" && schema != "information_schema")
+            .collect()
     }
 }

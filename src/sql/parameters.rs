@@ -74,17 +74,21 @@ pub fn resolve(plan: LogicalPlan, declared: &[Option<DataType>]) -> Result<(Logi
         .enumerate()
         .map(|(index, inferred)| of(index).or_else(|| inferred.clone()).unwrap_or(DataType::Utf8))
         .collect();
-    let bound: Vec<DataType> =
-        inferred.into_iter().zip(&reported).map(|(inferred, reported)| inferred.unwrap_or_else(|| reported.clone())).collect();
+    let bound: Vec<DataType> = inferred
+        .into_iter()
+        .zip(&reported)
+        .map(|(inferred, reported)| inferred.unwrap_or_else(|| reported.clone()))
+        .collect();
     let plan = if found.is_empty() { plan } else { typed(plan, &bound)? };
     Ok((plan, Parameters { reported, bound }))
 }
 
 fn index_of(name: &str) -> Result<usize> {
     let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
-    number.filter(|number| (1..=PARAMETERS_MAX).contains(number)).map(|number| number - 1).ok_or_else(|| {
-        SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
-    })
+    number
+        .filter(|number| (1..=PARAMETERS_MAX).contains(number))
+        .map(|number| number - 1)
+        .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}")))
 }
 
 /// Returns the parameters of LIMIT and OFFSET, which are whole numbers.
@@ -116,8 +120,7 @@ fn typed(plan: LogicalPlan, types: &[DataType]) -> Result<LogicalPlan> {
                     if placeholder.field.as_ref().is_none_or(|field| field.data_type().is_null()) =>
                 {
                     let known = index_of(&placeholder.id).ok().and_then(|index| types.get(index));
-                    placeholder.field =
-                        known.map(|known| Arc::new(Field::new(&placeholder.id, known.clone(), true)));
+                    placeholder.field = known.map(|known| Arc::new(Field::new(&placeholder.id, known.clone(), true)));
                     Ok(Transformed::yes(Expr::Placeholder(placeholder)))
                 }
                 other => Ok(Transformed::no(other)),

@@ -196,10 +196,9 @@ impl Planner {
             | Statement::RevokeRole(_)
             | Statement::ShowGrants(_)
             | Statement::ShowRoles(_) => self.plan_grant(statement).await,
-            Statement::CreateUser(_)
-            | Statement::AlterUser(_)
-            | Statement::DropUser(_)
-            | Statement::ShowUsers(_) => self.plan_user(statement),
+            Statement::CreateUser(_) | Statement::AlterUser(_) | Statement::DropUser(_) | Statement::ShowUsers(_) => {
+                self.plan_user(statement)
+            }
             Statement::CatalogListing(listing) => self.plan_listing(listing).await,
             Statement::Describe(describe) => self.plan_describe(describe).await,
             Statement::DescribeTable(describe) => self.plan_describe_table(&describe.table).await,

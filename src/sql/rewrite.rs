@@ -43,7 +43,9 @@ impl VisitorMut for Postgres {
             }
             Expr::BinaryOp { op, .. } => plain_operator(op),
             Expr::Identifier(ident) if ident.quote_style.is_none() => {
-                if let Some(name) = ["current_schema", "current_role"].into_iter().find(|name| ident.value.eq_ignore_ascii_case(name)) {
+                if let Some(name) =
+                    ["current_schema", "current_role"].into_iter().find(|name| ident.value.eq_ignore_ascii_case(name))
+                {
                     *expr = call(name);
                 }
             }
@@ -213,18 +215,18 @@ fn hide(select: &mut Select, columns: &BTreeSet<&'static str>, is_table: &impl F
             }
             SelectItem::Wildcard(_) => {
                 if select.from.iter().any(merges_columns) {
-                    return Err(SqlError::not_supported("* over a join with USING cannot stand beside a system column")
-                        .hint("List the columns, or join with ON."));
+                    return Err(SqlError::not_supported(
+                        "* over a join with USING cannot stand beside a system column",
+                    )
+                    .hint("List the columns, or join with ON."));
                 }
                 projection.extend(relations.iter().map(|relation| relation.all(columns)));
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                 let table = relations.iter().any(|relation| relation.table && relation.answers_to(&name));
                 let options = if table { excluding(options, columns) } else { options };
-                projection.push(SelectItem::QualifiedWildcard(
-                    SelectItemQualifiedWildcardKind::ObjectName(name),
-                    options,
-                ));
+                projection
+                    .push(SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options));
             }
             other => projection.push(other),
         }

@@ -49,9 +49,10 @@ fn array(element: &ArrayElemTypeDef) -> Result<DataType> {
     };
     let item = Arc::new(field("item", element, true)?);
     let Some(length) = length else { return Ok(DataType::List(item)) };
-    let length = i32::try_from(length).ok().filter(|length| *length > 0).ok_or_else(|| {
-        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid vector length {length}"))
-    })?;
+    let length = i32::try_from(length)
+        .ok()
+        .filter(|length| *length > 0)
+        .ok_or_else(|| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid vector length {length}")))?;
     Ok(DataType::FixedSizeList(item, length))
 }
 

@@ -175,10 +175,8 @@ async fn commit(
 }
 
 fn may_try_again(error: &lance::Error) -> bool {
-    let unknown = matches!(
-        error,
-        lance::Error::Timeout { .. } | lance::Error::InvalidInput { .. } | lance::Error::IO { .. }
-    );
+    let unknown =
+        matches!(error, lance::Error::Timeout { .. } | lance::Error::InvalidInput { .. } | lance::Error::IO { .. });
     unknown || is_conflict(error)
 }
 

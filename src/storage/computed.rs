@@ -135,8 +135,9 @@ fn parse(
         other => return Err(unsupported(format!("kind {other:?} of computed column \"{name}\""))),
     };
     let inputs = match metadata.get(INPUTS) {
-        Some(text) => serde_json::from_str(text)
-            .map_err(|_| unsupported(format!("input list of computed column \"{name}\"")))?,
+        Some(text) => {
+            serde_json::from_str(text).map_err(|_| unsupported(format!("input list of computed column \"{name}\"")))?
+        }
         None => Vec::new(),
     };
     let interval = metadata

@@ -40,10 +40,7 @@ pub async fn sync_commit(dataset: &Dataset, before: Option<&Dataset>) -> Result<
 ///
 /// # Errors
 /// [`StorageError::Io`] names the file that could not be flushed.
-pub async fn sync_data_files<'a>(
-    dataset: &Dataset,
-    names: impl Iterator<Item = &'a str>,
-) -> Result<(), StorageError> {
+pub async fn sync_data_files<'a>(dataset: &Dataset, names: impl Iterator<Item = &'a str>) -> Result<(), StorageError> {
     if !dataset.object_store(None).await?.is_local() {
         return Ok(());
     }
@@ -128,12 +125,13 @@ async fn sync_files(files: Vec<PathBuf>) -> Result<(), StorageError> {
         }
         folders.iter().try_for_each(|folder| sync_one(folder))
     };
-    tokio::task::spawn_blocking(flush).await.map_err(|error| StorageError::Io {
-        path: PathBuf::new(),
-        source: std::io::Error::other(error),
-    })?
+    tokio::task::spawn_blocking(flush)
+        .await
+        .map_err(|error| StorageError::Io { path: PathBuf::new(), source: std::io::Error::other(error) })?
 }
 
 fn sync_one(path: &Path) -> Result<(), StorageError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(|source| StorageError::Io { path: path.to_owned(), source })
+    File::open(path)
+        .and_then(|file| file.sync_all())
+        .map_err(|source| StorageError::Io { path: path.to_owned(), source })
 }

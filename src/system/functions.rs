@@ -89,9 +89,12 @@ fn no_arguments(name: &str, arguments: &[Expr]) -> DataFusionResult<()> {
 
 fn job_id(name: &str, arguments: &[Expr]) -> DataFusionResult<String> {
     match arguments {
-        [Expr::Literal(ScalarValue::Utf8(Some(id)) | ScalarValue::LargeUtf8(Some(id)) | ScalarValue::Utf8View(Some(id)), _)] => {
-            Ok(id.clone())
-        }
+        [
+            Expr::Literal(
+                ScalarValue::Utf8(Some(id)) | ScalarValue::LargeUtf8(Some(id)) | ScalarValue::Utf8View(Some(id)),
+                _,
+            ),
+        ] => Ok(id.clone()),
         _ => plan_err!("function {name}(text) takes one job id as a literal"),
     }
 }

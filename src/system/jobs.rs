@@ -28,7 +28,12 @@ pub struct JobRow {
 impl JobRow {
     /// Returns the row of a job at `now`; its events are kept for `event_retention`.
     pub fn new(job: Job, now: Timestamp, event_retention: Duration) -> Self {
-        Self { table_name: table_name(&job), progress: progress::shown(&job), history: history(&job, now, event_retention), job }
+        Self {
+            table_name: table_name(&job),
+            progress: progress::shown(&job),
+            history: history(&job, now, event_retention),
+            job,
+        }
     }
 
     fn counter(&self, name: &str) -> Option<i64> {

@@ -162,7 +162,8 @@ async fn with_columns(context: &SystemContext, mut row: RelationRow) -> Relation
             }
             TableKind::Table | TableKind::MaterializedView => {
                 let dataset = context.engine.store().open(&row.record.location).await?;
-                let fields = provider::visible_schema(&dataset).fields().iter().map(|field| field.as_ref().clone()).collect();
+                let fields =
+                    provider::visible_schema(&dataset).fields().iter().map(|field| field.as_ref().clone()).collect();
                 let rows = dataset.fragments().iter().map(|fragment| fragment.num_rows().unwrap_or(0) as u64).sum();
                 Ok((fields, Some(rows)))
             }
@@ -197,7 +198,8 @@ async fn roles(context: &SystemContext, grants: &Grants, oids: &mut Oids) -> Res
             valid_until: user.valid_until.map(|time| time.timestamp_micros()),
         });
     }
-    let named: BTreeSet<String> = catalog.role_bindings().await?.into_iter().map(|(_, role)| role.to_string()).collect();
+    let named: BTreeSet<String> =
+        catalog.role_bindings().await?.into_iter().map(|(_, role)| role.to_string()).collect();
     for name in named {
         if rows.iter().all(|row| row.name != name) {
             rows.push(RoleRow {
@@ -294,7 +296,8 @@ impl Kind {
 /// # Errors
 /// If a value is not of its column's type.
 pub(crate) fn relation(columns: &[(&str, Kind)], rows: Vec<Vec<ScalarValue>>) -> Result<RecordBatch> {
-    let schema: SchemaRef = Arc::new(Schema::new(columns.iter().map(|(name, kind)| kind.field(name)).collect::<Vec<_>>()));
+    let schema: SchemaRef =
+        Arc::new(Schema::new(columns.iter().map(|(name, kind)| kind.field(name)).collect::<Vec<_>>()));
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
     let width = columns.len();
     let mut cells: Vec<Vec<ScalarValue>> = (0..width).map(|_| Vec::with_capacity(rows.len())).collect();
@@ -309,7 +312,9 @@ pub(crate) fn relation(columns: &[(&str, Kind)], rows: Vec<Vec<ScalarValue>>) ->
             arrays.push(new_empty_array(field.data_type()));
             continue;
         }
-        let typed = values.into_iter().map(|value| if value.is_null() { ScalarValue::try_from(field.data_type()) } else { Ok(value) });
+        let typed = values
+            .into_iter()
+            .map(|value| if value.is_null() { ScalarValue::try_from(field.data_type()) } else { Ok(value) });
         arrays.push(ScalarValue::iter_to_array(typed.collect::<Result<Vec<_>, _>>()?)?);
     }
     Ok(RecordBatch::try_new(schema, arrays)?)

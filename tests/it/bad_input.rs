@@ -33,7 +33,11 @@ async fn mistakes_are_named_with_their_code() {
         ("REFRESH COLUMN n ON docs WITH (num_workers = 0)", "22023", "num_workers"),
         ("REFRESH COLUMN n ON docs WHERE nope = 1", "42703", "nope"),
         ("REFRESH COLUMN n ON docs WHERE random() < 0.5", "42P17", "not immutable"),
-        ("DESCRIBE JOB 'job_01ARZ3NDEKTSV4RRFFQ69G5FAV'", "42704", "job \"job_01ARZ3NDEKTSV4RRFFQ69G5FAV\" does not exist"),
+        (
+            "DESCRIBE JOB 'job_01ARZ3NDEKTSV4RRFFQ69G5FAV'",
+            "42704",
+            "job \"job_01ARZ3NDEKTSV4RRFFQ69G5FAV\" does not exist",
+        ),
         ("CANCEL JOB 'no job at all'", "42704", "job \"no job at all\" does not exist"),
         ("ALTER TABLE docs ADD COLUMN bad AS random()", "42P17", "not immutable"),
         ("ALTER TABLE docs ADD COLUMN bad AS nope + 1", "42703", "nope"),

@@ -24,9 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Returns the program with an environment that has none of our variables.
 pub(crate) fn lancegate<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(LANCEGATE);
-    for (name, _) in
-        std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"LANCEGATE_"))
-    {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"LANCEGATE_")) {
         command.env_remove(name);
     }
     command.args(arguments).stdin(Stdio::null());
@@ -40,11 +38,7 @@ pub(crate) fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ou
 
 /// Returns standard output and standard error as one text.
 pub(crate) fn text(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// A gateway process; killed when it is dropped.
@@ -78,24 +72,13 @@ impl Gateway {
 
     /// Starts a gateway on a data folder that goes on to exist.
     pub(crate) fn start_in(data: &Path) -> Self {
-        Self::launch(
-            Folder {
-                own: tempfile::tempdir().unwrap(),
-                data: data.to_owned(),
-            },
-            "",
-        )
+        Self::launch(Folder { own: tempfile::tempdir().unwrap(), data: data.to_owned() }, "")
     }
 
     fn launch(folder: Folder, config: &str) -> Self {
         fs::write(folder.config(), config).unwrap();
         let (child, pg, http) = spawn(&folder);
-        Self {
-            child,
-            pg,
-            http,
-            folder,
-        }
+        Self { child, pg, http, folder }
     }
 
     /// Returns where PostgreSQL clients connect.
@@ -136,11 +119,7 @@ impl Gateway {
     ) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
         let mut config = tokio_postgres::Config::new();
         config.host(self.pg.ip().to_string()).port(self.pg.port());
-        config
-            .user(user)
-            .password(password)
-            .dbname("lancegate")
-            .connect_timeout(DEADLINE);
+        config.user(user).password(password).dbname("lancegate").connect_timeout(DEADLINE);
         let (client, connection) = config.connect(tokio_postgres::NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
@@ -157,24 +136,10 @@ impl Gateway {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
             command.env_remove(name);
         }
-        command.args([
-            "-X",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-U",
-            "lancegate",
-            "-d",
-            "lancegate",
-        ]);
+        command.args(["-X", "-v", "ON_ERROR_STOP=1", "-U", "lancegate", "-d", "lancegate"]);
         command.args(["-h", &self.pg.ip().to_string(), "-p", &self.pg.port().to_string()]);
-        command
-            .args(arguments)
-            .env("PGPASSWORD", PASSWORD)
-            .env("PGCONNECT_TIMEOUT", "30")
-            .stdin(Stdio::null());
-        command
-            .output()
-            .unwrap_or_else(|error| panic!("psql cannot be started ({error}); `make test` installs it"))
+        command.args(arguments).env("PGPASSWORD", PASSWORD).env("PGCONNECT_TIMEOUT", "30").stdin(Stdio::null());
+        command.output().unwrap_or_else(|error| panic!("psql cannot be started ({error}); `make test` installs it"))
     }
 
     /// Kills the process as a crash would.
@@ -192,13 +157,7 @@ impl Gateway {
     /// Asks the gateway to stop and returns how it ended.
     pub(crate) fn stop(&mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         wait(&mut self.child)
     }
 }
@@ -229,34 +188,18 @@ impl Folder {
 
 fn spawn(folder: &Folder) -> (Child, SocketAddr, SocketAddr) {
     let _ = fs::remove_file(folder.ports());
-    let mut child = lancegate([
-        "serve",
-        "--pg-listen",
-        "127.0.0.1:0",
-        "--http-listen",
-        "127.0.0.1:0",
-    ])
-    .args([OsStr::new("--data"), folder.data.as_os_str()])
-    .args([OsStr::new("--config"), folder.config().as_os_str()])
-    .args([OsStr::new("--ports-file"), folder.ports().as_os_str()])
-    .env("LANCEGATE_PASSWORD", PASSWORD)
-    .stdout(Stdio::piped())
-    .stderr(
-        File::options()
-            .create(true)
-            .append(true)
-            .open(folder.log())
-            .unwrap(),
-    )
-    .spawn()
-    .unwrap();
+    let mut child = lancegate(["serve", "--pg-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
+        .args([OsStr::new("--data"), folder.data.as_os_str()])
+        .args([OsStr::new("--config"), folder.config().as_os_str()])
+        .args([OsStr::new("--ports-file"), folder.ports().as_os_str()])
+        .env("LANCEGATE_PASSWORD", PASSWORD)
+        .stdout(Stdio::piped())
+        .stderr(File::options().create(true).append(true).open(folder.log()).unwrap())
+        .spawn()
+        .unwrap();
     let ready = first_line(&mut child);
     let log = || fs::read_to_string(folder.log()).unwrap_or_default();
-    assert!(
-        ready.contains("is ready"),
-        "the gateway did not start: {ready:?}\n{}",
-        log()
-    );
+    assert!(ready.contains("is ready"), "the gateway did not start: {ready:?}\n{}", log());
     let ports = fs::read_to_string(folder.ports()).unwrap();
     (child, port(&ports, "pg="), port(&ports, "http="))
 }
@@ -279,13 +222,8 @@ pub(crate) fn first_line(child: &mut Child) -> String {
 }
 
 fn port(ports: &str, prefix: &str) -> SocketAddr {
-    let found = ports
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix(prefix));
-    found
-        .unwrap_or_else(|| panic!("no {prefix} in {ports:?}"))
-        .parse()
-        .unwrap()
+    let found = ports.split_whitespace().find_map(|word| word.strip_prefix(prefix));
+    found.unwrap_or_else(|| panic!("no {prefix} in {ports:?}")).parse().unwrap()
 }
 
 /// Waits for the end of a process, at most for [`DEADLINE`].
@@ -295,19 +233,15 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        assert!(
-            Instant::now() < until,
-            "the process did not end within {DEADLINE:?}"
-        );
+        assert!(Instant::now() < until, "the process did not end within {DEADLINE:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 /// Returns the Python that has the packages of `tests/requirements.txt`.
 pub(crate) fn python() -> Command {
-    let python = std::env::var_os("LANCEGATE_TEST_PYTHON").unwrap_or_else(|| {
-        panic!("LANCEGATE_TEST_PYTHON is not set; `make test` makes the environment and sets it")
-    });
+    let python = std::env::var_os("LANCEGATE_TEST_PYTHON")
+        .unwrap_or_else(|| panic!("LANCEGATE_TEST_PYTHON is not set; `make test` makes the environment and sets it"));
     let mut command = Command::new(python);
     command.stdin(Stdio::null());
     command

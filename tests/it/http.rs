@@ -37,7 +37,8 @@ async fn counted(gateway: &Gateway) -> Vec<String> {
     let (_, _, body) = get(gateway, "/metrics").await;
     let series = body.lines().filter(|line| !line.starts_with('#') && !line.ends_with(" 0"));
     let timed = |line: &&str| line.contains("_seconds_bucket") || line.contains("_seconds_sum");
-    let mut counted: Vec<String> = series.filter(|line| !timed(line)).map(|line| line.replace("gateway_", "")).collect();
+    let mut counted: Vec<String> =
+        series.filter(|line| !timed(line)).map(|line| line.replace("gateway_", "")).collect();
     // Series of one name come in any order.
     counted.sort();
     counted

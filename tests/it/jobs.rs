@@ -67,7 +67,11 @@ async fn hand_01_the_setting_and_the_words_decide_who_waits() {
 async fn hand_02_without_both_privileges_the_statement_waits_and_shows_no_job() {
     let (gateway, admin) = docs().await;
     let ann = analyst(&gateway, &admin).await;
-    for grant in ["", "GRANT USAGE ON SYSTEM TO USER ann", "REVOKE USAGE ON SYSTEM FROM USER ann; GRANT OPERATE ON SYSTEM TO USER ann"] {
+    for grant in [
+        "",
+        "GRANT USAGE ON SYSTEM TO USER ann",
+        "REVOKE USAGE ON SYSTEM FROM USER ann; GRANT OPERATE ON SYSTEM TO USER ann",
+    ] {
         if !grant.is_empty() {
             run(&admin, grant).await;
         }
@@ -126,7 +130,11 @@ async fn hand_04_the_registry_needs_both_system_privileges() {
             format!("SELECT * FROM explain_job('{id}')"),
         ]
     };
-    for grant in ["SELECT 1", "GRANT USAGE ON SYSTEM TO USER ann", "REVOKE USAGE ON SYSTEM FROM USER ann; GRANT OPERATE ON SYSTEM TO USER ann"] {
+    for grant in [
+        "SELECT 1",
+        "GRANT USAGE ON SYSTEM TO USER ann",
+        "REVOKE USAGE ON SYSTEM FROM USER ann; GRANT OPERATE ON SYSTEM TO USER ann",
+    ] {
         run(&admin, grant).await;
         for (known, unknown) in statements(&job).iter().zip(statements("job_01ARZ3NDEKTSV4RRFFQ69G5FAV")) {
             let refused = error(&ann, known).await;
@@ -147,7 +155,15 @@ async fn hand_04_the_registry_needs_both_system_privileges() {
 async fn an_unknown_job_does_not_exist() {
     let (_gateway, client) = docs().await;
     for id in ["job_01ARZ3NDEKTSV4RRFFQ69G5FAV", "nonsense", ""] {
-        for statement in ["SHOW JOB EVENTS", "SHOW JOB SPLITS", "SHOW JOBS FOR JOB", "DESCRIBE JOB", "EXPLAIN JOB", "CANCEL JOB", "WAIT JOB"] {
+        for statement in [
+            "SHOW JOB EVENTS",
+            "SHOW JOB SPLITS",
+            "SHOW JOBS FOR JOB",
+            "DESCRIBE JOB",
+            "EXPLAIN JOB",
+            "CANCEL JOB",
+            "WAIT JOB",
+        ] {
             let refused = error(&client, &format!("{statement} '{id}'")).await;
             assert_eq!(refused, format!("42704: job \"{id}\" does not exist"), "{statement}");
         }
@@ -162,19 +178,28 @@ async fn prog_01_jobs_are_listed_newest_first_across_tables() {
     rows(&client, &format!("WAIT JOB '{first}'")).await;
     let second = submit(&client, "REFRESH COLUMN b ON more").await;
     rows(&client, &format!("WAIT JOB '{second}'")).await;
-    let listed = "SELECT job_id, table_name, job_type, state, phase, submitted_by, queue_reason, error FROM system.public.jobs";
+    let listed =
+        "SELECT job_id, table_name, job_type, state, phase, submitted_by, queue_reason, error FROM system.public.jobs";
     let expected = [
         format!("{second}|more|computed_refresh|succeeded|finished|lancegate|∅|∅"),
         format!("{first}|docs|computed_refresh|succeeded|finished|lancegate|∅|∅"),
     ];
     assert_eq!(rows(&client, listed).await, expected);
-    let shown: Vec<_> = rows(&client, "SHOW JOBS").await.iter().map(|row| row.split('|').next().unwrap().to_owned()).collect();
+    let shown: Vec<_> =
+        rows(&client, "SHOW JOBS").await.iter().map(|row| row.split('|').next().unwrap().to_owned()).collect();
     assert_eq!(shown, [second.clone(), first.clone()]);
     let limited = rows(&client, "SHOW JOBS FOR TABLE docs LIMIT 1").await;
     assert!(limited.len() == 1 && limited[0].starts_with(&first), "{limited:?}");
     let progress = value(&client, "SHOW JOBS FOR TABLE docs", "progress").await.unwrap();
     let progress: serde_json::Value = serde_json::from_str(&progress).unwrap();
-    for (field, expected) in [("rows_planned", 2), ("rows_computed", 2), ("rows_published", 2), ("rows_remaining", 0), ("rows_failed", 0), ("execution_epoch", 1)] {
+    for (field, expected) in [
+        ("rows_planned", 2),
+        ("rows_computed", 2),
+        ("rows_published", 2),
+        ("rows_remaining", 0),
+        ("rows_failed", 0),
+        ("execution_epoch", 1),
+    ] {
         assert_eq!(progress[field], expected, "{field} in {progress}");
     }
     assert_eq!(progress["state"], "succeeded");
@@ -223,9 +248,11 @@ async fn prog_09_a_finished_job_tells_where_its_time_went_in_three_forms() {
         assert_eq!(rows(&client, &other).await, text);
     }
     let typed = rows(&client, &format!("DESCRIBE JOB '{job}' FORMAT TABLE")).await;
-    let phases: Vec<_> = typed.iter().filter(|row| row.starts_with("timeline|")).map(|row| row.split('|').nth(1).unwrap()).collect();
+    let phases: Vec<_> =
+        typed.iter().filter(|row| row.starts_with("timeline|")).map(|row| row.split('|').nth(1).unwrap()).collect();
     assert_eq!(phases[..4], ["queued", "planning", "running splits", "committing"]);
-    let components: Vec<_> = typed.iter().filter(|row| row.starts_with("workers|")).map(|row| row.split('|').nth(2).unwrap()).collect();
+    let components: Vec<_> =
+        typed.iter().filter(|row| row.starts_with("workers|")).map(|row| row.split('|').nth(2).unwrap()).collect();
     assert_eq!(components, ["read", "evaluate", "write"]);
     assert_eq!(rows(&client, &format!("SELECT * FROM describe_job('{job}')")).await, typed);
     let document = rows(&client, &format!("DESCRIBE JOB '{job}' FORMAT JSON")).await;
@@ -243,7 +270,11 @@ async fn prog_09_a_running_job_has_no_description_and_a_canceled_one_has() {
     assert_eq!(rows(&client, &format!("CANCEL JOB '{job}'")).await, [format!("{job}|canceling")]);
     let ended = error(&client, &format!("WAIT JOB '{job}'")).await;
     assert_eq!(ended, "57014: refresh of column \"digest\" was canceled\nWhat it has published stays.");
-    assert_eq!(rows(&client, &format!("CANCEL JOB '{job}'")).await, [format!("{job}|canceled")], "a second cancel changes nothing");
+    assert_eq!(
+        rows(&client, &format!("CANCEL JOB '{job}'")).await,
+        [format!("{job}|canceled")],
+        "a second cancel changes nothing"
+    );
     let text = rows(&client, &format!("DESCRIBE JOB '{job}'")).await;
     assert_eq!(text[0], format!("Job {job}: computed_refresh of big.digest, canceled"));
 }
@@ -262,7 +293,10 @@ async fn a_second_refresh_of_the_same_column_is_refused_and_another_column_is_no
         format!("Wait for it with WAIT JOB '{job}', or end it with CANCEL JOB '{job}'."),
     ];
     assert_eq!(refused.lines().collect::<Vec<_>>(), expected);
-    assert_eq!(value(&client, "REFRESH COLUMN next ON big WHERE id = 1 WAIT", "status").await.as_deref(), Some("succeeded"));
+    assert_eq!(
+        value(&client, "REFRESH COLUMN next ON big WHERE id = 1 WAIT", "status").await.as_deref(),
+        Some("succeeded")
+    );
     rows(&client, &format!("CANCEL JOB '{job}'")).await;
     error(&client, &format!("WAIT JOB '{job}'")).await;
 }
@@ -356,7 +390,10 @@ async fn explain_job_shows_the_tree_with_the_registrys_view_on_the_root() {
     run(&client, "INSERT INTO docs (id, body) VALUES (3, 'sql')").await;
     let plan = rows(&client, &format!("EXPLAIN JOB '{job}'")).await;
     assert_eq!(plan[0], "logical_plan|RefreshColumn: REFRESH COLUMN body_len ON docs WITH (num_workers = 2)");
-    assert!(plan[1].starts_with("physical_plan|RefreshJobExec: state=succeeded, progress=2/2, num_workers=2, source="), "{plan:?}");
+    assert!(
+        plan[1].starts_with("physical_plan|RefreshJobExec: state=succeeded, progress=2/2, num_workers=2, source="),
+        "{plan:?}"
+    );
     assert!(plan[1].contains("rows=1,") && plan[1].contains("RefreshStageExec"), "{plan:?}");
     assert_eq!(rows(&client, &format!("SELECT * FROM explain_job('{job}')")).await, plan);
 }
@@ -376,7 +413,8 @@ async fn gpu_01_classes_are_listed_default_first_and_need_usage_only() {
     for statement in ["SHOW GPU CLASSES", "SELECT * FROM system.public.gpu_classes", "SELECT * FROM gpu_classes()"] {
         assert_eq!(rows(&admin, statement).await, expected, "{statement}");
     }
-    run(&admin, "CREATE USER bob PASSWORD 'bob has a long password'; GRANT USAGE ON DATABASE lancegate TO USER bob").await;
+    run(&admin, "CREATE USER bob PASSWORD 'bob has a long password'; GRANT USAGE ON DATABASE lancegate TO USER bob")
+        .await;
     let bob = gateway.connect_as("bob", "bob has a long password").await.unwrap();
     for statement in ["SHOW GPU CLASSES", "SELECT * FROM gpu_classes()"] {
         let refused = error(&bob, statement).await;

@@ -31,13 +31,8 @@ fn files() -> Vec<(String, String)> {
 }
 
 fn is_text(path: &Path) -> bool {
-    let named = ["Makefile", "Dockerfile", "run"]
-        .iter()
-        .any(|name| path.ends_with(name));
-    let extension = path
-        .extension()
-        .and_then(|extension| extension.to_str())
-        .unwrap_or_default();
+    let named = ["Makefile", "Dockerfile", "run"].iter().any(|name| path.ends_with(name));
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     named || ["rs", "md", "toml", "py", "sql", "slt", "sh", "txt"].contains(&extension)
 }
 
@@ -68,11 +63,8 @@ fn no_file_is_too_long_to_read() {
 
 #[test]
 fn a_module_is_a_file_beside_its_folder() {
-    let wrong: Vec<String> = files()
-        .into_iter()
-        .map(|(name, _)| name)
-        .filter(|name| name.ends_with("mod.rs"))
-        .collect();
+    let wrong: Vec<String> =
+        files().into_iter().map(|(name, _)| name).filter(|name| name.ends_with("mod.rs")).collect();
     assert!(wrong.is_empty(), "use foo.rs beside foo/ instead of {wrong:?}");
 }
 
@@ -87,17 +79,8 @@ fn a_todo_names_an_issue() {
 
 #[test]
 fn no_path_of_one_machine_is_mentioned() {
-    let words = [
-        concat!("/work", "/"),
-        concat!("/home", "/"),
-        concat!("/Use", "rs/"),
-        concat!("index.crates", ".io"),
-    ];
-    check(
-        "no path or host of one machine belongs here",
-        |_| true,
-        |line| words.iter().any(|word| line.contains(word)),
-    );
+    let words = [concat!("/work", "/"), concat!("/home", "/"), concat!("/Use", "rs/"), concat!("index.crates", ".io")];
+    check("no path or host of one machine belongs here", |_| true, |line| words.iter().any(|word| line.contains(word)));
 }
 
 #[test]

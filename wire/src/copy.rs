@@ -88,10 +88,7 @@ impl CopyOptions {
         }
         let reserved = b"\\.abcdefghijklmnopqrstuvwxyz0123456789";
         if self.format == CopyFormat::Text && reserved.contains(&self.delimiter) {
-            return invalid(&format!(
-                "COPY delimiter cannot be \"{}\"",
-                char::from(self.delimiter)
-            ));
+            return invalid(&format!("COPY delimiter cannot be \"{}\"", char::from(self.delimiter)));
         }
         if self.null.contains(['\n', '\r']) {
             return invalid("COPY null representation cannot use newline or carriage return");

@@ -25,11 +25,7 @@ pub(crate) use text::uuid as uuid_from_text;
 /// # Errors
 ///
 /// As [`decode_parameter_with`].
-pub fn decode_parameter(
-    type_oid: u32,
-    format: Format,
-    value: Option<&[u8]>,
-) -> Result<ParameterValue, WireError> {
+pub fn decode_parameter(type_oid: u32, format: Format, value: Option<&[u8]>) -> Result<ParameterValue, WireError> {
     decode_parameter_with(type_oid, format, value, &FormatSettings::default())
 }
 

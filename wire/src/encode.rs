@@ -47,23 +47,13 @@ impl RowEncoder {
     ///
     /// As [`Format::spread`]; [`WireError::LimitExceeded`] for more columns
     /// than a DataRow can count.
-    pub fn new(
-        schema: &Schema,
-        result_formats: &[i16],
-        settings: &FormatSettings,
-    ) -> Result<Self, WireError> {
+    pub fn new(schema: &Schema, result_formats: &[i16], settings: &FormatSettings) -> Result<Self, WireError> {
         let count = schema.fields().len();
         if count > i16::MAX as usize {
-            return Err(WireError::LimitExceeded(
-                "target lists can have at most 1664 entries".into(),
-            ));
+            return Err(WireError::LimitExceeded("target lists can have at most 1664 entries".into()));
         }
         Ok(Self {
-            types: schema
-                .fields()
-                .iter()
-                .map(|field| wire_type(field))
-                .collect(),
+            types: schema.fields().iter().map(|field| wire_type(field)).collect(),
             formats: Format::spread(result_formats, count)?,
             settings: settings.clone(),
         })
@@ -77,12 +67,7 @@ impl RowEncoder {
     ///
     /// [`WireError::Internal`] if the batch has another schema; otherwise what
     /// a value has no form for, such as a timestamp out of PostgreSQL's range.
-    pub fn encode_rows(
-        &self,
-        batch: &RecordBatch,
-        range: Range<usize>,
-        out: &mut BytesMut,
-    ) -> Result<(), WireError> {
+    pub fn encode_rows(&self, batch: &RecordBatch, range: Range<usize>, out: &mut BytesMut) -> Result<(), WireError> {
         let columns = build_columns(&self.types, batch, &range)?;
         for row in 0..range.len() {
             let start = out.len();
@@ -94,12 +79,7 @@ impl RowEncoder {
         Ok(())
     }
 
-    fn encode_row(
-        &self,
-        columns: &[Column],
-        row: usize,
-        out: &mut BytesMut,
-    ) -> Result<(), WireError> {
+    fn encode_row(&self, columns: &[Column], row: usize, out: &mut BytesMut) -> Result<(), WireError> {
         out.put_u8(b'D');
         let start = out.len();
         out.put_u32(0);
@@ -125,10 +105,7 @@ pub(crate) fn build_columns(
         )));
     }
     if range.start > range.end || range.end > batch.num_rows() {
-        return Err(WireError::Internal(format!(
-            "rows {range:?} of a batch of {}",
-            batch.num_rows()
-        )));
+        return Err(WireError::Internal(format!("rows {range:?} of a batch of {}", batch.num_rows())));
     }
     let schema = batch.schema_ref();
     let arrays = batch.columns().iter().zip(schema.fields()).zip(types);

@@ -126,10 +126,7 @@ impl WireError {
     /// Returns whether the connection must be closed after the ErrorResponse,
     /// because the next message cannot be found.
     pub fn is_fatal(&self) -> bool {
-        matches!(
-            self,
-            Self::Protocol(_) | Self::TooLarge { .. } | Self::UnsupportedProtocol { .. }
-        )
+        matches!(self, Self::Protocol(_) | Self::TooLarge { .. } | Self::UnsupportedProtocol { .. })
     }
 }
 
@@ -179,8 +176,7 @@ pub(crate) fn strict_text(bytes: &[u8]) -> Result<&str, WireError> {
     if bytes.contains(&0) {
         return Err(WireError::InvalidUtf8("0x00".into()));
     }
-    std::str::from_utf8(bytes)
-        .map_err(|error| WireError::InvalidUtf8(invalid_sequence(bytes, error.valid_up_to())))
+    std::str::from_utf8(bytes).map_err(|error| WireError::InvalidUtf8(invalid_sequence(bytes, error.valid_up_to())))
 }
 
 pub(crate) fn protocol(text: impl Into<String>) -> WireError {

@@ -44,10 +44,7 @@ pub enum Phase {
 ///
 /// Fatal ones ([`WireError::is_fatal`]) leave the buffer unusable. After
 /// [`WireError::MessageText`] the message is consumed and the next one follows.
-pub fn decode_frontend(
-    buffer: &mut BytesMut,
-    phase: Phase,
-) -> Result<Option<FrontendMessage>, WireError> {
+pub fn decode_frontend(buffer: &mut BytesMut, phase: Phase) -> Result<Option<FrontendMessage>, WireError> {
     let Some(&message_type) = buffer.first() else {
         return Ok(None);
     };
@@ -55,29 +52,16 @@ pub fn decode_frontend(
     let Some(length_bytes) = buffer.get(1..HEADER_BYTES) else {
         return Ok(None);
     };
-    let length = length_bytes
-        .try_into()
-        .map(i32::from_be_bytes)
-        .map_err(|_| protocol("invalid message length"))?;
+    let length = length_bytes.try_into().map(i32::from_be_bytes).map_err(|_| protocol("invalid message length"))?;
     if length < 4 {
-        return Err(protocol(format!(
-            "invalid length {length} of {}",
-            message_name(message_type)
-        )));
+        return Err(protocol(format!("invalid length {length} of {}", message_name(message_type))));
     }
     let length = length as usize;
     if length > limit && !is_large(message_type) {
-        return Err(protocol(format!(
-            "invalid length {length} of {}",
-            message_name(message_type)
-        )));
+        return Err(protocol(format!("invalid length {length} of {}", message_name(message_type))));
     }
     if length > limit {
-        return Err(WireError::TooLarge {
-            message_type,
-            length: length as u64,
-            limit,
-        });
+        return Err(WireError::TooLarge { message_type, length: length as u64, limit });
     }
     if buffer.len() < length + 1 {
         return Ok(None);
@@ -93,9 +77,7 @@ fn message_limit(message_type: u8, phase: Phase) -> Result<usize, WireError> {
     let message_bytes_max = match phase {
         Phase::Authenticating if message_type == b'p' => return Ok(AUTHENTICATION_BYTES_MAX),
         Phase::Authenticating => {
-            return Err(protocol(format!(
-                "expected password response, got message type {message_type}"
-            )));
+            return Err(protocol(format!("expected password response, got message type {message_type}")));
         }
         Phase::Ready { message_bytes_max } => message_bytes_max,
     };
@@ -105,9 +87,7 @@ fn message_limit(message_type: u8, phase: Phase) -> Result<usize, WireError> {
             Ok(SMALL_MESSAGE_BYTES_MAX.min(message_bytes_max.max(HEADER_BYTES)))
         }
         b'p' => Ok(AUTHENTICATION_BYTES_MAX),
-        _ => Err(protocol(format!(
-            "invalid frontend message type {message_type}"
-        ))),
+        _ => Err(protocol(format!("invalid frontend message type {message_type}"))),
     }
 }
 

@@ -126,18 +126,9 @@ pub(crate) fn decode_body(message_type: u8, body: Bytes) -> Result<FrontendMessa
         b'Q' => FrontendMessage::Query(reader.cstring()?),
         b'P' => decode_parse(&mut reader)?,
         b'B' => decode_bind(&mut reader)?,
-        b'D' => FrontendMessage::Describe {
-            target: decode_target(&mut reader)?,
-            name: reader.cstring()?,
-        },
-        b'C' => FrontendMessage::Close {
-            target: decode_target(&mut reader)?,
-            name: reader.cstring()?,
-        },
-        b'E' => FrontendMessage::Execute {
-            portal: reader.cstring()?,
-            max_rows: reader.i32()?,
-        },
+        b'D' => FrontendMessage::Describe { target: decode_target(&mut reader)?, name: reader.cstring()? },
+        b'C' => FrontendMessage::Close { target: decode_target(&mut reader)?, name: reader.cstring()? },
+        b'E' => FrontendMessage::Execute { portal: reader.cstring()?, max_rows: reader.i32()? },
         b'H' => FrontendMessage::Flush,
         b'S' => FrontendMessage::Sync,
         b'X' => FrontendMessage::Terminate,
@@ -150,9 +141,7 @@ pub(crate) fn decode_body(message_type: u8, body: Bytes) -> Result<FrontendMessa
             FrontendMessage::FunctionCall
         }
         _ => {
-            return Err(protocol(format!(
-                "invalid frontend message type {message_type}"
-            )));
+            return Err(protocol(format!("invalid frontend message type {message_type}")));
         }
     };
     reader.finish()?;
@@ -163,10 +152,7 @@ fn decode_target(reader: &mut Reader) -> Result<Target, WireError> {
     match reader.u8()? {
         b'S' => Ok(Target::Statement),
         b'P' => Ok(Target::Portal),
-        other => Err(protocol(format!(
-            "invalid {} subtype {other}",
-            reader.message_name()
-        ))),
+        other => Err(protocol(format!("invalid {} subtype {other}", reader.message_name()))),
     }
 }
 
@@ -175,11 +161,7 @@ fn decode_parse(reader: &mut Reader) -> Result<FrontendMessage, WireError> {
     let sql = reader.cstring()?;
     let count = reader.count(4)?;
     let parameter_types = (0..count).map(|_| reader.u32()).collect::<Result<_, _>>()?;
-    Ok(FrontendMessage::Parse {
-        name,
-        sql,
-        parameter_types,
-    })
+    Ok(FrontendMessage::Parse { name, sql, parameter_types })
 }
 
 fn decode_bind(reader: &mut Reader) -> Result<FrontendMessage, WireError> {
@@ -193,17 +175,9 @@ fn decode_bind(reader: &mut Reader) -> Result<FrontendMessage, WireError> {
             parameter_formats.len()
         )));
     }
-    let parameters = (0..count)
-        .map(|_| reader.value())
-        .collect::<Result<_, _>>()?;
+    let parameters = (0..count).map(|_| reader.value()).collect::<Result<_, _>>()?;
     let result_formats = decode_formats(reader)?;
-    Ok(FrontendMessage::Bind {
-        portal,
-        statement,
-        parameter_formats,
-        parameters,
-        result_formats,
-    })
+    Ok(FrontendMessage::Bind { portal, statement, parameter_formats, parameters, result_formats })
 }
 
 fn decode_formats(reader: &mut Reader) -> Result<Vec<i16>, WireError> {

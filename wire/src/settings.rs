@@ -33,9 +33,7 @@ impl Format {
         match code {
             0 => Ok(Self::Text),
             1 => Ok(Self::Binary),
-            other => Err(WireError::InvalidParameter(format!(
-                "unsupported format code: {other}"
-            ))),
+            other => Err(WireError::InvalidParameter(format!("unsupported format code: {other}"))),
         }
     }
 
@@ -96,9 +94,7 @@ impl TimeZone {
         let exact = name.parse().ok();
         let any_case = || {
             let mut zones = TZ_VARIANTS.iter();
-            zones
-                .find(|zone| zone.name().eq_ignore_ascii_case(name))
-                .copied()
+            zones.find(|zone| zone.name().eq_ignore_ascii_case(name)).copied()
         };
         exact.or_else(any_case).map(Self::Named)
     }
@@ -127,8 +123,7 @@ impl TimeZone {
             let offset = self.offset_at(local_seconds.saturating_sub(before.into()));
             return offset;
         }
-        let holds =
-            |offset: i32| self.offset_at(local_seconds.saturating_sub(offset.into())) == offset;
+        let holds = |offset: i32| self.offset_at(local_seconds.saturating_sub(offset.into())) == offset;
         match (holds(before), holds(after)) {
             (true, true) => before.min(after),
             (false, true) => after,
@@ -176,10 +171,6 @@ pub struct FormatSettings {
 
 impl Default for FormatSettings {
     fn default() -> Self {
-        Self {
-            extra_float_digits: 1,
-            timezone: TimeZone::UTC,
-            bytea_output: ByteaOutput::Hex,
-        }
+        Self { extra_float_digits: 1, timezone: TimeZone::UTC, bytea_output: ByteaOutput::Hex }
     }
 }

@@ -13,12 +13,8 @@ use crate::error::WireError;
 use crate::settings::Format;
 
 pub(crate) use mapping::array_wire_type;
-pub use mapping::{
-    EXTENSION_NAME_KEY, PG_TYPE_KEY, WireType, arrow_type, json_extension, pg_type, wire_type,
-};
-pub use table::{
-    BuiltinType, array_of, builtin, builtin_by_name, builtins, element_of, format_type, oid,
-};
+pub use mapping::{EXTENSION_NAME_KEY, PG_TYPE_KEY, WireType, arrow_type, json_extension, pg_type, wire_type};
+pub use table::{BuiltinType, array_of, builtin, builtin_by_name, builtins, element_of, format_type, oid};
 
 /// A PostgreSQL type as a column has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

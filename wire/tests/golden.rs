@@ -75,12 +75,8 @@ fn encode(case: &Case, value: &ParameterValue, format: Format) -> Vec<u8> {
     let marker = HashMap::from([(PG_TYPE_KEY.to_owned(), case.type_name.clone())]);
     let field = Field::new("v", array.data_type().clone(), true).with_metadata(marker);
     let schema = Arc::new(Schema::new(vec![field]));
-    let batch = RecordBatch::try_new_with_options(
-        Arc::clone(&schema),
-        vec![array],
-        &RecordBatchOptions::new(),
-    )
-    .unwrap();
+    let batch =
+        RecordBatch::try_new_with_options(Arc::clone(&schema), vec![array], &RecordBatchOptions::new()).unwrap();
     let encoder = RowEncoder::new(&schema, &[format.code()], &case.settings).unwrap();
     let mut out = BytesMut::new();
     encoder.encode_rows(&batch, 0..1, &mut out).unwrap();
@@ -99,22 +95,13 @@ fn every_value_is_read_and_written_as_postgresql_does() {
     for case in cases() {
         // Arrow decimals have no NaN.
         let oid = type_oid(&case.type_name);
-        let from_text = decode_parameter_with(
-            oid,
-            Format::Text,
-            Some(case.input.as_bytes()),
-            &case.settings,
-        );
-        let from_binary =
-            decode_parameter_with(oid, Format::Binary, Some(&case.binary), &case.settings);
+        let from_text = decode_parameter_with(oid, Format::Text, Some(case.input.as_bytes()), &case.settings);
+        let from_binary = decode_parameter_with(oid, Format::Binary, Some(&case.binary), &case.settings);
         for (origin, value) in [("text", from_text), ("binary", from_binary)] {
             let value = match value {
                 Ok(value) => value,
                 Err(error) => {
-                    failures.push(format!(
-                        "{} {:?} from {origin}: {error}",
-                        case.type_name, case.input
-                    ));
+                    failures.push(format!("{} {:?} from {origin}: {error}", case.type_name, case.input));
                     continue;
                 }
             };
@@ -134,12 +121,7 @@ fn every_value_is_read_and_written_as_postgresql_does() {
             }
         }
     }
-    assert!(
-        failures.is_empty(),
-        "{} failures:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
 /// `jsonb` is printed from its parsed form; here text stays as it was sent.

@@ -19,10 +19,7 @@ fn grant(text: &str) -> Grant {
 /// Reads `SELECT table:db:public$t`.
 fn requirement(text: &str) -> Requirement {
     let (privilege, object) = text.split_once(' ').unwrap();
-    Requirement::new(
-        Privilege::from_acl(privilege).unwrap(),
-        object.parse().unwrap(),
-    )
+    Requirement::new(Privilege::from_acl(privilege).unwrap(), object.parse().unwrap())
 }
 
 fn ann() -> Principal {
@@ -55,40 +52,16 @@ fn rows_need_the_privilege_and_the_way_to_the_table() {
     check(&[on_ns, on_t], SELECT, "USAGE database:db");
     check(&[on_db, on_t], SELECT, "USAGE namespace:db:a");
     check(&[on_db, on_ns], SELECT, "SELECT table:db:a$t");
-    check(
-        &[on_db, on_ns, on_t],
-        "INSERT table:db:a$t",
-        "INSERT table:db:a$t",
-    );
-    check(
-        &[on_db, on_ns, on_t],
-        "SELECT table:db:a$u",
-        "SELECT table:db:a$u",
-    );
-    check(
-        &[on_db, on_ns, on_t],
-        "SELECT view:db:a$t",
-        "SELECT view:db:a$t",
-    );
+    check(&[on_db, on_ns, on_t], "INSERT table:db:a$t", "INSERT table:db:a$t");
+    check(&[on_db, on_ns, on_t], "SELECT table:db:a$u", "SELECT table:db:a$u");
+    check(&[on_db, on_ns, on_t], "SELECT view:db:a$t", "SELECT view:db:a$t");
 }
 
 #[test]
 fn each_grant_may_come_through_the_user_a_role_or_a_group() {
+    check(&["P:ann USAGE database:db", "r:ops USAGE namespace:db:a", "G:eng SELECT table:db:a$t"], SELECT, "");
     check(
-        &[
-            "P:ann USAGE database:db",
-            "r:ops USAGE namespace:db:a",
-            "G:eng SELECT table:db:a$t",
-        ],
-        SELECT,
-        "",
-    );
-    check(
-        &[
-            "P:ops USAGE database:db",
-            "r:eng USAGE database:db",
-            "G:ann USAGE database:db",
-        ],
+        &["P:ops USAGE database:db", "r:eng USAGE database:db", "G:ann USAGE database:db"],
         SELECT,
         "USAGE database:db",
     );
@@ -96,11 +69,7 @@ fn each_grant_may_come_through_the_user_a_role_or_a_group() {
 
 #[test]
 fn a_nested_namespace_is_reached_without_its_ancestors() {
-    check(
-        &["P:ann USAGE database:db", "P:ann USAGE namespace:db:a$b"],
-        "USAGE namespace:db:a$b",
-        "",
-    );
+    check(&["P:ann USAGE database:db", "P:ann USAGE namespace:db:a$b"], "USAGE namespace:db:a$b", "");
     check(
         &["P:ann USAGE database:db", "P:ann USAGE namespace:db:a"],
         "USAGE namespace:db:a$b",
@@ -111,21 +80,12 @@ fn a_nested_namespace_is_reached_without_its_ancestors() {
 #[test]
 fn ownership_implies_every_privilege_valid_on_the_object_and_no_other() {
     let way = ["P:ann USAGE database:db", "P:ann USAGE namespace:db:a"];
-    for object in [
-        "table:db:a$x",
-        "view:db:a$x",
-        "secret:db:a$x",
-        "function:db:a$x",
-    ] {
+    for object in ["table:db:a$x", "view:db:a$x", "secret:db:a$x", "function:db:a$x"] {
         let owner = format!("r:ops OWNERSHIP {object}");
         for privilege in Privilege::ALL {
             let needed = format!("{} {object}", privilege.as_acl());
             let kind = requirement(&needed).object.kind();
-            let missing = if privilege.valid_on(kind) {
-                ""
-            } else {
-                &needed
-            };
+            let missing = if privilege.valid_on(kind) { "" } else { &needed };
             check(&[way[0], way[1], &owner], &needed, missing);
         }
         let needed = format!("OWNERSHIP {object}");
@@ -135,47 +95,24 @@ fn ownership_implies_every_privilege_valid_on_the_object_and_no_other() {
 
 #[test]
 fn ownership_of_a_container_gives_nothing_inside() {
-    let owner = [
-        "P:ann OWNERSHIP database:db",
-        "P:ann OWNERSHIP namespace:db:a",
-    ];
+    let owner = ["P:ann OWNERSHIP database:db", "P:ann OWNERSHIP namespace:db:a"];
     check(&owner, "CREATE_NAMESPACE database:db", "");
     check(&owner, "CREATE_TABLE namespace:db:a", "");
     check(&owner, SELECT, SELECT);
-    check(
-        &owner[..1],
-        "CREATE_TABLE namespace:db:a",
-        "CREATE_TABLE namespace:db:a",
-    );
+    check(&owner[..1], "CREATE_TABLE namespace:db:a", "CREATE_TABLE namespace:db:a");
 }
 
 #[test]
 fn usage_on_a_database_without_grants_falls_back_to_create_database() {
     let creator = "P:ann CREATE_DATABASE system";
     check(&[creator], "USAGE database:db", "");
-    check(
-        &["P:ann USAGE system"],
-        "USAGE database:db",
-        "USAGE database:db",
-    );
-    check(
-        &[creator, "P:bob USAGE database:db"],
-        "USAGE database:db",
-        "USAGE database:db",
-    );
+    check(&["P:ann USAGE system"], "USAGE database:db", "USAGE database:db");
+    check(&[creator, "P:bob USAGE database:db"], "USAGE database:db", "USAGE database:db");
     // Only USAGE falls back.
-    check(
-        &[creator],
-        "CREATE_NAMESPACE database:db",
-        "CREATE_NAMESPACE database:db",
-    );
+    check(&[creator], "CREATE_NAMESPACE database:db", "CREATE_NAMESPACE database:db");
     check(&[creator], "OWNERSHIP database:db", "OWNERSHIP database:db");
     // And the fallbacks do not chain.
-    check(
-        &[creator],
-        "USAGE namespace:db:public",
-        "USAGE namespace:db:public",
-    );
+    check(&[creator], "USAGE namespace:db:public", "USAGE namespace:db:public");
 }
 
 #[test]
@@ -187,30 +124,14 @@ fn usage_on_a_root_namespace_without_grants_falls_back_to_create_namespace() {
     check(&["P:ann OWNERSHIP database:db"], root, "");
     check(&[way], root, root);
     check(&[creator], root, "USAGE database:db");
-    check(
-        &[way, creator, "P:bob USAGE namespace:db:public"],
-        root,
-        root,
-    );
-    check(
-        &[way, creator],
-        "USAGE namespace:db:a",
-        "USAGE namespace:db:a",
-    );
-    check(
-        &[way, creator],
-        "CREATE_TABLE namespace:db:public",
-        "CREATE_TABLE namespace:db:public",
-    );
+    check(&[way, creator, "P:bob USAGE namespace:db:public"], root, root);
+    check(&[way, creator], "USAGE namespace:db:a", "USAGE namespace:db:a");
+    check(&[way, creator], "CREATE_TABLE namespace:db:public", "CREATE_TABLE namespace:db:public");
 }
 
 #[test]
 fn nobody_owns_the_system() {
-    check(
-        &["P:ann OWNERSHIP system"],
-        "OWNERSHIP system",
-        "OWNERSHIP system",
-    );
+    check(&["P:ann OWNERSHIP system"], "OWNERSHIP system", "OWNERSHIP system");
     check(&["P:ann OWNERSHIP system"], "USAGE system", "USAGE system");
 }
 
@@ -224,19 +145,12 @@ fn a_storage_integration_is_used_without_a_database() {
 
 #[test]
 fn a_materialized_view_takes_the_grants_of_a_table() {
-    let view = Object::MaterializedView {
-        database: "db".to_owned(),
-        namespace: vec!["a".to_owned()],
-        name: "t".to_owned(),
-    };
-    let grants: Grants = [
-        "P:ann USAGE database:db",
-        "P:ann USAGE namespace:db:a",
-        "P:ann SELECT table:db:a$t",
-    ]
-    .into_iter()
-    .map(grant)
-    .collect();
+    let view =
+        Object::MaterializedView { database: "db".to_owned(), namespace: vec!["a".to_owned()], name: "t".to_owned() };
+    let grants: Grants = ["P:ann USAGE database:db", "P:ann USAGE namespace:db:a", "P:ann SELECT table:db:a$t"]
+        .into_iter()
+        .map(grant)
+        .collect();
     let select = Requirement::new(Privilege::Select, view.clone());
     assert!(decide(&ann(), &grants, &select).allowed());
     let update = Requirement::new(Privilege::Update, view);
@@ -261,10 +175,7 @@ fn the_job_registry_takes_both_system_privileges() {
 fn the_first_denial_is_reported_and_no_requirements_are_allowed() {
     let needed = ["USAGE system", "CREATE_DATABASE system", "OPERATE system"].map(requirement);
     let grants: Grants = [grant("P:ann USAGE system")].into_iter().collect();
-    assert_eq!(
-        decide_all(&ann(), &grants, &needed),
-        denied(Privilege::CreateDatabase, Object::System)
-    );
+    assert_eq!(decide_all(&ann(), &grants, &needed), denied(Privilege::CreateDatabase, Object::System));
     assert_eq!(decide_all(&ann(), &grants, &[]), Decision::Allowed);
 }
 
@@ -294,11 +205,7 @@ fn subject() -> impl Strategy<Value = Subject> {
 
 fn any_grant() -> impl Strategy<Value = Grant> {
     let privilege = proptest::sample::select(Privilege::ALL.to_vec());
-    (subject(), privilege, object()).prop_map(|(subject, privilege, object)| Grant {
-        subject,
-        privilege,
-        object,
-    })
+    (subject(), privilege, object()).prop_map(|(subject, privilege, object)| Grant { subject, privilege, object })
 }
 
 fn valid_grant() -> impl Strategy<Value = Grant> {

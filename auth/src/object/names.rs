@@ -58,35 +58,15 @@ impl Object {
                 ensure_database(database)?;
                 ensure_path(path)
             }
-            Self::Table {
-                database,
-                namespace,
-                name,
-            }
-            | Self::View {
-                database,
-                namespace,
-                name,
-            }
-            | Self::MaterializedView {
-                database,
-                namespace,
-                name,
-            }
-            | Self::Secret {
-                database,
-                namespace,
-                name,
-            } => {
+            Self::Table { database, namespace, name }
+            | Self::View { database, namespace, name }
+            | Self::MaterializedView { database, namespace, name }
+            | Self::Secret { database, namespace, name } => {
                 ensure_database(database)?;
                 ensure_path(namespace)?;
                 ensure_plain(name, OBJECT_BYTES_MAX)
             }
-            Self::Function {
-                database,
-                namespace,
-                name,
-            } => {
+            Self::Function { database, namespace, name } => {
                 ensure_database(database)?;
                 ensure_path(namespace)?;
                 ensure_function(name)
@@ -98,21 +78,17 @@ impl Object {
 
 fn ensure_database(name: &str) -> Result<(), NameRule> {
     ensure_length(name, DATABASE_BYTES_MAX)?;
-    name.split('/')
-        .try_for_each(|part| ensure_plain(part, DATABASE_BYTES_MAX))
+    name.split('/').try_for_each(|part| ensure_plain(part, DATABASE_BYTES_MAX))
 }
 
 fn ensure_path(path: &[String]) -> Result<(), NameRule> {
     if path.len() > COMPONENTS_MAX {
-        return Err(NameRule::TooDeep {
-            components_max: COMPONENTS_MAX,
-        });
+        return Err(NameRule::TooDeep { components_max: COMPONENTS_MAX });
     }
     if path.first().is_some_and(|first| first == ROOT_NAMESPACE) {
         return Err(NameRule::RootAsComponent);
     }
-    path.iter()
-        .try_for_each(|component| ensure_plain(component, COMPONENT_BYTES_MAX))
+    path.iter().try_for_each(|component| ensure_plain(component, COMPONENT_BYTES_MAX))
 }
 
 fn ensure_function(name: &str) -> Result<(), NameRule> {
@@ -175,28 +151,16 @@ mod tests {
         check(table("db", &["a$b"], "t"), Err(NameRule::Character));
         check(table("db", &["a/b"], "t"), Err(NameRule::Character));
         check(table("db", &[], "tä"), Err(NameRule::Character));
-        check(
-            table("db", &["public"], "t"),
-            Err(NameRule::RootAsComponent),
-        );
-        check(
-            table("db", &["public", "a"], "t"),
-            Err(NameRule::RootAsComponent),
-        );
+        check(table("db", &["public"], "t"), Err(NameRule::RootAsComponent));
+        check(table("db", &["public", "a"], "t"), Err(NameRule::RootAsComponent));
         check(table("db", &["a"; 10], "t"), Ok(()));
-        check(
-            table("db", &["a"; 11], "t"),
-            Err(NameRule::TooDeep { components_max: 10 }),
-        );
+        check(table("db", &["a"; 11], "t"), Err(NameRule::TooDeep { components_max: 10 }));
     }
 
     #[test]
     fn a_function_name_has_no_dot_and_no_dash() {
-        let function = |name: &str| Object::Function {
-            database: "db".to_owned(),
-            namespace: Vec::new(),
-            name: name.to_owned(),
-        };
+        let function =
+            |name: &str| Object::Function { database: "db".to_owned(), namespace: Vec::new(), name: name.to_owned() };
         assert_eq!(function("embed_v2").ensure_names(), Ok(()));
         for name in ["embed.v2", "embed-v2"] {
             assert_eq!(function(name).ensure_names(), Err(NameRule::Character));

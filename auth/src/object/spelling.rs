@@ -35,31 +35,12 @@ impl fmt::Display for Object {
             Self::Namespace { database, path } => {
                 write!(f, "namespace:{}:{}", Escaped(database), Path(path))
             }
-            Self::Table {
-                database,
-                namespace,
-                name,
+            Self::Table { database, namespace, name } | Self::MaterializedView { database, namespace, name } => {
+                write_member(f, "table", database, namespace, name)
             }
-            | Self::MaterializedView {
-                database,
-                namespace,
-                name,
-            } => write_member(f, "table", database, namespace, name),
-            Self::View {
-                database,
-                namespace,
-                name,
-            } => write_member(f, "view", database, namespace, name),
-            Self::Secret {
-                database,
-                namespace,
-                name,
-            } => write_member(f, "secret", database, namespace, name),
-            Self::Function {
-                database,
-                namespace,
-                name,
-            } => write_member(f, "function", database, namespace, name),
+            Self::View { database, namespace, name } => write_member(f, "view", database, namespace, name),
+            Self::Secret { database, namespace, name } => write_member(f, "secret", database, namespace, name),
+            Self::Function { database, namespace, name } => write_member(f, "function", database, namespace, name),
             Self::StorageIntegration(name) => {
                 write!(f, "storage_integration:{}", Escaped(name))
             }
@@ -138,26 +119,12 @@ fn parse(text: &str) -> Result<Object, ParseObjectError> {
             let path = parse_path(path)?;
             Ok(Object::Namespace { database, path })
         }
-        "table" => parse_member(rest).map(|(database, namespace, name)| Object::Table {
-            database,
-            namespace,
-            name,
-        }),
-        "view" => parse_member(rest).map(|(database, namespace, name)| Object::View {
-            database,
-            namespace,
-            name,
-        }),
-        "secret" => parse_member(rest).map(|(database, namespace, name)| Object::Secret {
-            database,
-            namespace,
-            name,
-        }),
-        "function" => parse_member(rest).map(|(database, namespace, name)| Object::Function {
-            database,
-            namespace,
-            name,
-        }),
+        "table" => parse_member(rest).map(|(database, namespace, name)| Object::Table { database, namespace, name }),
+        "view" => parse_member(rest).map(|(database, namespace, name)| Object::View { database, namespace, name }),
+        "secret" => parse_member(rest).map(|(database, namespace, name)| Object::Secret { database, namespace, name }),
+        "function" => {
+            parse_member(rest).map(|(database, namespace, name)| Object::Function { database, namespace, name })
+        }
         _ => Err(ParseObjectError::UnknownKind),
     }
 }
@@ -231,11 +198,7 @@ mod tests {
         check("namespace:team/search:a$b", namespace(&["a", "b"]));
         check(
             "table:db:public$t",
-            Object::Table {
-                database: "db".to_owned(),
-                namespace: Vec::new(),
-                name: "t".to_owned(),
-            },
+            Object::Table { database: "db".to_owned(), namespace: Vec::new(), name: "t".to_owned() },
         );
         check(
             "function:db:a$b$f",
@@ -245,10 +208,7 @@ mod tests {
                 name: "f".to_owned(),
             },
         );
-        check(
-            "storage_integration:lake",
-            Object::StorageIntegration("lake".to_owned()),
-        );
+        check("storage_integration:lake", Object::StorageIntegration("lake".to_owned()));
     }
 
     #[test]
@@ -298,30 +258,11 @@ mod tests {
         (0..8, name(), path(), name()).prop_map(|(kind, database, namespace, name)| match kind {
             0 => Object::System,
             1 => Object::Database(database),
-            2 => Object::Namespace {
-                database,
-                path: namespace,
-            },
-            3 => Object::Table {
-                database,
-                namespace,
-                name,
-            },
-            4 => Object::View {
-                database,
-                namespace,
-                name,
-            },
-            5 => Object::Secret {
-                database,
-                namespace,
-                name,
-            },
-            6 => Object::Function {
-                database,
-                namespace,
-                name,
-            },
+            2 => Object::Namespace { database, path: namespace },
+            3 => Object::Table { database, namespace, name },
+            4 => Object::View { database, namespace, name },
+            5 => Object::Secret { database, namespace, name },
+            6 => Object::Function { database, namespace, name },
             _ => Object::StorageIntegration(name),
         })
     }

@@ -65,18 +65,8 @@ impl ServerExchange {
     /// the proof: for an unknown user together with [`ScramVerifier::mock`], for
     /// a user that may not log in with the stored one. `nonce` must be fresh
     /// random bytes for every exchange.
-    pub fn start(
-        verifier: ScramVerifier,
-        known: bool,
-        binding: ChannelBinding,
-        nonce: [u8; 18],
-    ) -> Self {
-        Self {
-            verifier,
-            known,
-            binding,
-            server_nonce: STANDARD.encode(nonce),
-        }
+    pub fn start(verifier: ScramVerifier, known: bool, binding: ChannelBinding, nonce: [u8; 18]) -> Self {
+        Self { verifier, known, binding, server_nonce: STANDARD.encode(nonce) }
     }
 
     /// Takes the mechanism the client chose and its first message; returns the
@@ -85,22 +75,15 @@ impl ServerExchange {
     /// # Errors
     /// Any [`ScramError`] but those of the proof, the nonce and the binding
     /// data. None of them depends on the verifier or on `known`.
-    pub fn client_first(
-        self,
-        mechanism: &str,
-        data: &[u8],
-    ) -> Result<(Vec<u8>, AwaitingFinal), ScramError> {
+    pub fn client_first(self, mechanism: &str, data: &[u8]) -> Result<(Vec<u8>, AwaitingFinal), ScramError> {
         if !self.binding.mechanisms().contains(&mechanism) {
             return Err(ScramError::UnknownMechanism);
         }
         let message = ClientFirst::parse(data)?;
         let binding_text = self.binding_text(mechanism, &message)?;
         let nonce = format!("{}{}", message.nonce, self.server_nonce);
-        let server_first = format!(
-            "r={nonce},s={},i={}",
-            STANDARD.encode(self.verifier.salt()),
-            self.verifier.iterations()
-        );
+        let server_first =
+            format!("r={nonce},s={},i={}", STANDARD.encode(self.verifier.salt()), self.verifier.iterations());
         let awaiting = AwaitingFinal {
             verifier: self.verifier,
             known: self.known,
@@ -114,11 +97,7 @@ impl ServerExchange {
 
     /// Checks the flag of the first message and returns what the last one must
     /// repeat.
-    fn binding_text(
-        &self,
-        mechanism: &str,
-        message: &ClientFirst<'_>,
-    ) -> Result<String, ScramError> {
+    fn binding_text(&self, mechanism: &str, message: &ClientFirst<'_>) -> Result<String, ScramError> {
         let header = message.gs2_header.as_bytes();
         match &self.binding {
             ChannelBinding::TlsServerEndPoint(hash) if mechanism == SCRAM_SHA_256_PLUS => {
@@ -148,9 +127,7 @@ fn ensure_unbound(flag: BindingFlag<'_>, offer: &ChannelBinding) -> Result<(), S
     match (flag, offer) {
         (BindingFlag::NotSupported, _) => Ok(()),
         (BindingFlag::NotOffered, ChannelBinding::Unavailable) => Ok(()),
-        (BindingFlag::NotOffered, ChannelBinding::TlsServerEndPoint(_)) => {
-            Err(ScramError::BindingDowngraded)
-        }
+        (BindingFlag::NotOffered, ChannelBinding::TlsServerEndPoint(_)) => Err(ScramError::BindingDowngraded),
         (BindingFlag::Used(_), _) => Err(ScramError::BindingFlagMismatch),
     }
 }

@@ -56,12 +56,7 @@ impl<'a> ClientFirst<'a> {
         let nonce = attribute(attributes.next(), 'r')?;
         ensure_nonce(nonce)?;
         attributes.try_for_each(ensure_extension)?;
-        Ok(Self {
-            flag,
-            gs2_header: &text[..text.len() - bare.len()],
-            bare,
-            nonce,
-        })
+        Ok(Self { flag, gs2_header: &text[..text.len() - bare.len()], bare, nonce })
     }
 }
 
@@ -73,12 +68,7 @@ impl<'a> ClientFinal<'a> {
         let binding = attribute(attributes.next(), 'c')?;
         let nonce = attribute(attributes.next(), 'r')?;
         attributes.try_for_each(ensure_extension)?;
-        Ok(Self {
-            binding,
-            nonce,
-            without_proof,
-            proof: parse_proof(proof)?,
-        })
+        Ok(Self { binding, nonce, without_proof, proof: parse_proof(proof)? })
     }
 }
 
@@ -97,9 +87,7 @@ impl<'a> BindingFlag<'a> {
 
 fn message_text(data: &[u8]) -> Result<&str, ScramError> {
     if data.len() > MESSAGE_BYTES_MAX {
-        return Err(ScramError::TooLong {
-            bytes_max: MESSAGE_BYTES_MAX,
-        });
+        return Err(ScramError::TooLong { bytes_max: MESSAGE_BYTES_MAX });
     }
     let text = std::str::from_utf8(data).map_err(|_| ScramError::Malformed)?;
     if text.contains('\0') {
@@ -114,9 +102,7 @@ fn attribute(text: Option<&str>, name: char) -> Result<&str, ScramError> {
     if text.starts_with("m=") {
         return Err(ScramError::ExtensionNotSupported);
     }
-    text.strip_prefix(name)
-        .and_then(|rest| rest.strip_prefix('='))
-        .ok_or(ScramError::Malformed)
+    text.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')).ok_or(ScramError::Malformed)
 }
 
 /// Optional extensions are ignored if they are well formed and do not repeat an
@@ -197,10 +183,7 @@ mod tests {
     fn lengths_are_bounded() {
         let nonce = |bytes: usize| format!("n,,n=,r={}", "x".repeat(bytes));
         assert!(ClientFirst::parse(nonce(256).as_bytes()).is_ok());
-        assert_eq!(
-            ClientFirst::parse(nonce(257).as_bytes()),
-            Err(ScramError::Malformed)
-        );
+        assert_eq!(ClientFirst::parse(nonce(257).as_bytes()), Err(ScramError::Malformed));
         let too_long = ScramError::TooLong { bytes_max: 4_096 };
         assert_eq!(ClientFirst::parse(&[b'n'; 4_097]), Err(too_long));
         assert_eq!(ClientFinal::parse(&[b'c'; 4_097]), Err(too_long));
@@ -210,12 +193,7 @@ mod tests {
     fn a_client_final_message_outside_the_grammar_is_refused() {
         let proof = STANDARD.encode([1; 32]);
         let good = format!("c=biws,r=abc,x=1,p={proof}");
-        let expected = ClientFinal {
-            binding: "biws",
-            nonce: "abc",
-            without_proof: "c=biws,r=abc,x=1",
-            proof: [1; 32],
-        };
+        let expected = ClientFinal { binding: "biws", nonce: "abc", without_proof: "c=biws,r=abc,x=1", proof: [1; 32] };
         assert_eq!(ClientFinal::parse(good.as_bytes()), Ok(expected));
         let check = |text: String, expected| {
             assert_eq!(ClientFinal::parse(text.as_bytes()), Err(expected), "{text}");
@@ -232,13 +210,7 @@ mod tests {
         check(format!("c=biws,r=abc,p={proof}A"), Malformed);
         check(format!("c=biws,r=abc,p={proof} "), Malformed);
         check(format!("c=biws,r=abc,p={proof}\0"), Malformed);
-        check(
-            format!("c=biws,r=abc,p={}", STANDARD.encode([1; 31])),
-            Malformed,
-        );
-        check(
-            format!("c=biws,r=abc,p={}", STANDARD.encode([1; 33])),
-            Malformed,
-        );
+        check(format!("c=biws,r=abc,p={}", STANDARD.encode([1; 31])), Malformed);
+        check(format!("c=biws,r=abc,p={}", STANDARD.encode([1; 33])), Malformed);
     }
 }

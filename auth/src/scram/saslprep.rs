@@ -60,11 +60,7 @@ mod tests {
     #[test]
     fn passwords_are_prepared_as_postgres_prepares_them() {
         let check = |password: &str, expected: &str| {
-            assert_eq!(
-                prepare(password).as_slice(),
-                expected.as_bytes(),
-                "{password:?}"
-            );
+            assert_eq!(prepare(password).as_slice(), expected.as_bytes(), "{password:?}");
         };
         check("", "");
         check("pencil", "pencil");

@@ -60,9 +60,7 @@ impl ScramVerifier {
     /// # Errors
     /// [`VerifierError`]; the text is never part of it.
     pub fn parse(text: &str) -> Result<Self, VerifierError> {
-        let (mechanism, rest) = text
-            .split_once('$')
-            .ok_or(VerifierError::UnknownMechanism)?;
+        let (mechanism, rest) = text.split_once('$').ok_or(VerifierError::UnknownMechanism)?;
         if mechanism != SCRAM_SHA_256 {
             return Err(VerifierError::UnknownMechanism);
         }
@@ -156,29 +154,16 @@ fn parse_iterations(text: &str) -> Result<u32, VerifierError> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(VerifierError::Malformed);
     }
-    let out_of_range = VerifierError::Iterations {
-        min: ITERATIONS_MIN,
-        max: ITERATIONS_MAX,
-    };
-    text.parse()
-        .ok()
-        .filter(|iterations| (ITERATIONS_MIN..=ITERATIONS_MAX).contains(iterations))
-        .ok_or(out_of_range)
+    let out_of_range = VerifierError::Iterations { min: ITERATIONS_MIN, max: ITERATIONS_MAX };
+    text.parse().ok().filter(|iterations| (ITERATIONS_MIN..=ITERATIONS_MAX).contains(iterations)).ok_or(out_of_range)
 }
 
 fn parse_salt(text: &str) -> Result<Vec<u8>, VerifierError> {
-    STANDARD
-        .decode(text)
-        .ok()
-        .filter(|salt| (1..=SALT_BYTES_MAX).contains(&salt.len()))
-        .ok_or(VerifierError::Malformed)
+    STANDARD.decode(text).ok().filter(|salt| (1..=SALT_BYTES_MAX).contains(&salt.len())).ok_or(VerifierError::Malformed)
 }
 
 fn parse_key(text: &str) -> Result<[u8; 32], VerifierError> {
-    let bytes = STANDARD
-        .decode(text)
-        .map(Zeroizing::new)
-        .map_err(|_| VerifierError::Malformed)?;
+    let bytes = STANDARD.decode(text).map(Zeroizing::new).map_err(|_| VerifierError::Malformed)?;
     <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| VerifierError::Malformed)
 }
 
@@ -212,8 +197,7 @@ impl fmt::Debug for ScramVerifier {
 /// Compares the keys in constant time.
 impl PartialEq for ScramVerifier {
     fn eq(&self, other: &Self) -> bool {
-        let same_keys =
-            self.stored_key.ct_eq(&other.stored_key) & self.server_key.ct_eq(&other.server_key);
+        let same_keys = self.stored_key.ct_eq(&other.stored_key) & self.server_key.ct_eq(&other.server_key);
         bool::from(same_keys) && self.iterations == other.iterations && self.salt == other.salt
     }
 }
@@ -231,10 +215,7 @@ pub struct MockSecret {
 impl MockSecret {
     /// Wraps 32 random bytes. Mocks have [`ITERATIONS_DEFAULT`] iterations.
     pub fn new(key: [u8; 32]) -> Self {
-        Self {
-            key,
-            iterations: ITERATIONS_DEFAULT,
-        }
+        Self { key, iterations: ITERATIONS_DEFAULT }
     }
 
     /// Gives mocks the iterations that the deployment uses for new passwords,
@@ -260,10 +241,8 @@ mod tests {
     const PENCIL: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
          WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
 
-    const SALT: [u8; 16] = [
-        0x5b, 0x6d, 0x99, 0x68, 0x9d, 0x12, 0x35, 0x8e, 0xec, 0xa0, 0x4b, 0x14, 0x12, 0x36, 0xfa,
-        0x81,
-    ];
+    const SALT: [u8; 16] =
+        [0x5b, 0x6d, 0x99, 0x68, 0x9d, 0x12, 0x35, 0x8e, 0xec, 0xa0, 0x4b, 0x14, 0x12, 0x36, 0xfa, 0x81];
 
     #[test]
     fn a_password_gives_the_verifier_that_postgres_stores() {
@@ -292,14 +271,8 @@ mod tests {
 
     #[test]
     fn iterations_are_brought_into_the_range() {
-        assert_eq!(
-            ScramVerifier::from_password("x", SALT, 0).iterations(),
-            4_096
-        );
-        assert_eq!(
-            ScramVerifier::from_password("x", SALT, 5_000).iterations(),
-            5_000
-        );
+        assert_eq!(ScramVerifier::from_password("x", SALT, 0).iterations(), 4_096);
+        assert_eq!(ScramVerifier::from_password("x", SALT, 5_000).iterations(), 5_000);
     }
 
     #[test]
@@ -307,16 +280,10 @@ mod tests {
         let check = |text: &str, expected| {
             assert_eq!(ScramVerifier::parse(text), Err(expected), "{text:?}");
         };
-        let range = VerifierError::Iterations {
-            min: 4_096,
-            max: 1_000_000,
-        };
+        let range = VerifierError::Iterations { min: 4_096, max: 1_000_000 };
         check("", VerifierError::UnknownMechanism);
         check("md5d1b2", VerifierError::UnknownMechanism);
-        check(
-            &PENCIL.replace("SCRAM-SHA-256$", "scram-sha-256$"),
-            VerifierError::UnknownMechanism,
-        );
+        check(&PENCIL.replace("SCRAM-SHA-256$", "scram-sha-256$"), VerifierError::UnknownMechanism);
         check(&PENCIL.replace("4096:", ""), VerifierError::Malformed);
         check(&PENCIL.replace("4096", ""), VerifierError::Malformed);
         check(&PENCIL.replace("4096", "+4096"), VerifierError::Malformed);
@@ -324,10 +291,7 @@ mod tests {
         check(&PENCIL.replace("4096", "4095"), range);
         check(&PENCIL.replace("4096", "1000001"), range);
         check(&PENCIL.replace("4096", "99999999999999999999"), range);
-        check(
-            &PENCIL.replace("W22ZaJ0SNY7soEsUEjb6gQ==", ""),
-            VerifierError::Malformed,
-        );
+        check(&PENCIL.replace("W22ZaJ0SNY7soEsUEjb6gQ==", ""), VerifierError::Malformed);
         check(&PENCIL.replace("gQ==", "gQ"), VerifierError::Malformed);
         check(&PENCIL.replace("gQ==", "gR=="), VerifierError::Malformed);
         check(&PENCIL.replace("$WG5d", "$"), VerifierError::Malformed);
@@ -341,10 +305,7 @@ mod tests {
         let ann = ScramVerifier::mock("ann", &secret);
         assert_eq!(ann, ScramVerifier::mock("ann", &secret));
         assert_ne!(ann.salt(), ScramVerifier::mock("bob", &secret).salt());
-        assert_ne!(
-            ann.salt(),
-            ScramVerifier::mock("ann", &MockSecret::new([8; 32])).salt()
-        );
+        assert_ne!(ann.salt(), ScramVerifier::mock("ann", &MockSecret::new([8; 32])).salt());
         assert_eq!((ann.iterations(), ann.salt().len()), (4_096, 16));
         let slower = ScramVerifier::mock("ann", &secret.with_iterations(10_000));
         assert_eq!(slower.iterations(), 10_000);
@@ -355,9 +316,6 @@ mod tests {
     fn debug_output_has_no_key_and_no_salt() {
         let verifier = ScramVerifier::parse(PENCIL).unwrap();
         assert_eq!(format!("{verifier:?}"), "ScramVerifier(<redacted>)");
-        assert_eq!(
-            format!("{:?}", MockSecret::new([7; 32])),
-            "MockSecret(<redacted>)"
-        );
+        assert_eq!(format!("{:?}", MockSecret::new([7; 32])), "MockSecret(<redacted>)");
     }
 }

@@ -58,9 +58,7 @@ impl JobState {
     #[must_use]
     pub fn describe_str(&self) -> &str {
         match self {
-            JobState::Created | JobState::Queued | JobState::InProgress | JobState::Paused => {
-                "IN_PROGRESS"
-            }
+            JobState::Created | JobState::Queued | JobState::InProgress | JobState::Paused => "IN_PROGRESS",
             JobState::Succeeded => "DONE",
             JobState::Failed | JobState::TimedOut => "FAILED",
             JobState::Canceled => "CANCELLED",
@@ -74,14 +72,10 @@ impl JobState {
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         match self {
-            JobState::Succeeded | JobState::Failed | JobState::Canceled | JobState::TimedOut => {
-                true
+            JobState::Succeeded | JobState::Failed | JobState::Canceled | JobState::TimedOut => true,
+            JobState::Created | JobState::Queued | JobState::InProgress | JobState::Paused | JobState::Other(_) => {
+                false
             }
-            JobState::Created
-            | JobState::Queued
-            | JobState::InProgress
-            | JobState::Paused
-            | JobState::Other(_) => false,
         }
     }
 }
@@ -135,19 +129,13 @@ pub struct Status {
 
 impl From<JobState> for Status {
     fn from(state: JobState) -> Self {
-        Status {
-            state,
-            requested: None,
-        }
+        Status { state, requested: None }
     }
 }
 
 impl Status {
     fn in_progress(requested: Option<Control>) -> Self {
-        Status {
-            state: JobState::InProgress,
-            requested,
-        }
+        Status { state: JobState::InProgress, requested }
     }
 }
 
@@ -265,10 +253,7 @@ pub struct IllegalTransition {
 pub fn transition(status: &Status, trigger: Trigger) -> Result<Status, IllegalTransition> {
     use JobState::{Canceled, Created, Failed, InProgress, Paused, Queued, Succeeded, TimedOut};
 
-    let illegal = || IllegalTransition {
-        status: status.clone(),
-        trigger,
-    };
+    let illegal = || IllegalTransition { status: status.clone(), trigger };
     let next = match (&status.state, status.requested) {
         (Created, _) => match trigger {
             Trigger::Enqueue => Queued.into(),
@@ -324,12 +309,9 @@ pub fn transition(status: &Status, trigger: Trigger) -> Result<Status, IllegalTr
         (InProgress, Some(Control::Cancel)) => match trigger {
             Trigger::TakeOver | Trigger::Cancel => Status::in_progress(Some(Control::Cancel)),
             Trigger::Complete => Succeeded.into(),
-            Trigger::Stop
-            | Trigger::Release
-            | Trigger::Retry
-            | Trigger::Fail
-            | Trigger::TimeOut
-            | Trigger::Expire => Canceled.into(),
+            Trigger::Stop | Trigger::Release | Trigger::Retry | Trigger::Fail | Trigger::TimeOut | Trigger::Expire => {
+                Canceled.into()
+            }
             Trigger::Enqueue | Trigger::Claim | Trigger::Pause | Trigger::Resume => {
                 return Err(illegal());
             }
@@ -426,10 +408,7 @@ mod tests {
     #[test]
     fn the_message_names_the_request() {
         let error = transition(&Status::in_progress(Some(Control::Pause)), Trigger::Resume);
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "cannot resume a job that is in_progress (pause requested)"
-        );
+        assert_eq!(error.unwrap_err().to_string(), "cannot resume a job that is in_progress (pause requested)");
     }
 
     fn life() -> impl Strategy<Value = Vec<Trigger>> {

@@ -23,8 +23,7 @@ impl Catalog {
     ///
     /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
     pub async fn release(&self, id: JobId, epoch: AttemptEpoch, now: Timestamp) -> Result<Job> {
-        self.end_attempt(id, epoch, now, Trigger::Release, |_| {})
-            .await
+        self.end_attempt(id, epoch, now, Trigger::Release, |_| {}).await
     }
 
     /// Ends a held job as succeeded.
@@ -32,13 +31,7 @@ impl Catalog {
     /// # Errors
     ///
     /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
-    pub async fn complete(
-        &self,
-        id: JobId,
-        epoch: AttemptEpoch,
-        result: Value,
-        now: Timestamp,
-    ) -> Result<Job> {
+    pub async fn complete(&self, id: JobId, epoch: AttemptEpoch, result: Value, now: Timestamp) -> Result<Job> {
         self.end_attempt(id, epoch, now, Trigger::Complete, |job| {
             job.result = Some(result);
             job.failure = None;
@@ -51,17 +44,8 @@ impl Catalog {
     /// # Errors
     ///
     /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
-    pub async fn fail(
-        &self,
-        id: JobId,
-        epoch: AttemptEpoch,
-        failure: Failure,
-        now: Timestamp,
-    ) -> Result<Job> {
-        self.end_attempt(id, epoch, now, Trigger::Fail, |job| {
-            job.failure = Some(failure)
-        })
-        .await
+    pub async fn fail(&self, id: JobId, epoch: AttemptEpoch, failure: Failure, now: Timestamp) -> Result<Job> {
+        self.end_attempt(id, epoch, now, Trigger::Fail, |job| job.failure = Some(failure)).await
     }
 
     /// Ends a held job because it ran longer than it may.
@@ -69,17 +53,8 @@ impl Catalog {
     /// # Errors
     ///
     /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
-    pub async fn time_out(
-        &self,
-        id: JobId,
-        epoch: AttemptEpoch,
-        failure: Failure,
-        now: Timestamp,
-    ) -> Result<Job> {
-        self.end_attempt(id, epoch, now, Trigger::TimeOut, |job| {
-            job.failure = Some(failure)
-        })
-        .await
+    pub async fn time_out(&self, id: JobId, epoch: AttemptEpoch, failure: Failure, now: Timestamp) -> Result<Job> {
+        self.end_attempt(id, epoch, now, Trigger::TimeOut, |job| job.failure = Some(failure)).await
     }
 
     /// Gives a held job whose attempt failed back to the queue, to be claimed
@@ -111,8 +86,7 @@ impl Catalog {
     /// [`IllegalTransition`](crate::CatalogError::IllegalTransition) when
     /// nobody asked. If a cancel was requested meanwhile, the job is canceled.
     pub async fn paused(&self, id: JobId, epoch: AttemptEpoch, now: Timestamp) -> Result<Job> {
-        self.end_attempt(id, epoch, now, Trigger::Stop, |_| {})
-            .await
+        self.end_attempt(id, epoch, now, Trigger::Stop, |_| {}).await
     }
 
     /// Ends a held job as canceled, whether a user asked for it or its table
@@ -158,15 +132,13 @@ impl Catalog {
                 let mut job = load_held(tx, id, epoch).await?.job;
                 let moved = job.phase != phase;
                 job.phase = phase;
-                sqlx::query(
-                    "UPDATE jobs SET phase = $1, progress = $2, updated_at = $3 WHERE job_id = $4",
-                )
-                .bind(&job.phase)
-                .bind(progress.to_string())
-                .bind(micros(now))
-                .bind(id.to_string())
-                .execute(tx.connection())
-                .await?;
+                sqlx::query("UPDATE jobs SET phase = $1, progress = $2, updated_at = $3 WHERE job_id = $4")
+                    .bind(&job.phase)
+                    .bind(progress.to_string())
+                    .bind(micros(now))
+                    .bind(id.to_string())
+                    .execute(tx.connection())
+                    .await?;
                 if moved {
                     let by = holder(&job);
                     Note::by(&by).saying("phase").record(tx, &job, now).await?;
@@ -187,13 +159,11 @@ impl Catalog {
         self.write(Durability::Process, move |tx| {
             Box::pin(async move {
                 let job = load(tx, id).await?.job;
-                sqlx::query(
-                    "UPDATE jobs SET queue_reason = $1 WHERE job_id = $2 AND finished_at IS NULL",
-                )
-                .bind(reason)
-                .bind(id.to_string())
-                .execute(tx.connection())
-                .await?;
+                sqlx::query("UPDATE jobs SET queue_reason = $1 WHERE job_id = $2 AND finished_at IS NULL")
+                    .bind(reason)
+                    .bind(id.to_string())
+                    .execute(tx.connection())
+                    .await?;
                 tx.job_changed(draft::change_of(&job));
                 Ok(())
             })
@@ -207,12 +177,7 @@ impl Catalog {
     /// # Errors
     ///
     /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
-    pub async fn record_source_version(
-        &self,
-        id: JobId,
-        epoch: AttemptEpoch,
-        version: u64,
-    ) -> Result<()> {
+    pub async fn record_source_version(&self, id: JobId, epoch: AttemptEpoch, version: u64) -> Result<()> {
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 load_held(tx, id, epoch).await?;
@@ -252,7 +217,5 @@ impl Catalog {
 }
 
 fn holder(job: &Job) -> String {
-    job.gateway
-        .as_ref()
-        .map_or_else(|| "catalog".to_owned(), ToString::to_string)
+    job.gateway.as_ref().map_or_else(|| "catalog".to_owned(), ToString::to_string)
 }

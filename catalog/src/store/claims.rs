@@ -30,17 +30,8 @@ impl Catalog {
     /// # Errors
     ///
     /// [`Store`](crate::CatalogError::Store).
-    pub async fn claim_next(
-        &self,
-        gateway: &GatewayId,
-        lease: Duration,
-        now: Timestamp,
-    ) -> Result<Option<Job>> {
-        let claim = Claim {
-            gateway: gateway.clone(),
-            lease,
-            now,
-        };
+    pub async fn claim_next(&self, gateway: &GatewayId, lease: Duration, now: Timestamp) -> Result<Option<Job>> {
+        let claim = Claim { gateway: gateway.clone(), lease, now };
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 expire_requested(tx, now).await?;
@@ -61,18 +52,8 @@ impl Catalog {
     /// [`NotFound`](crate::CatalogError::NotFound),
     /// [`IllegalTransition`](crate::CatalogError::IllegalTransition) when the
     /// job is not queued and its lease, if it has one, has not expired.
-    pub async fn claim(
-        &self,
-        id: JobId,
-        gateway: &GatewayId,
-        lease: Duration,
-        now: Timestamp,
-    ) -> Result<Job> {
-        let claim = Claim {
-            gateway: gateway.clone(),
-            lease,
-            now,
-        };
+    pub async fn claim(&self, id: JobId, gateway: &GatewayId, lease: Duration, now: Timestamp) -> Result<Job> {
+        let claim = Claim { gateway: gateway.clone(), lease, now };
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 let draft = load(tx, id).await?;
@@ -157,11 +138,7 @@ struct Claim {
 impl Claim {
     async fn take(self, tx: &mut Tx, mut draft: Draft) -> Result<Job> {
         let expired = draft.job.lease_expires_at.is_some_and(|at| at <= self.now);
-        let trigger = if expired {
-            Trigger::TakeOver
-        } else {
-            Trigger::Claim
-        };
+        let trigger = if expired { Trigger::TakeOver } else { Trigger::Claim };
         let job = &mut draft.job;
         job.epoch = AttemptEpoch(job.epoch.0 + 1);
         job.attempt = job.attempt.saturating_add(1);
@@ -169,9 +146,7 @@ impl Claim {
         job.started_at = job.started_at.or(Some(self.now));
         job.gateway = Some(self.gateway.clone());
         let details = json!({ "epoch": job.epoch, "attempt": job.attempt });
-        let note = Note::by(self.gateway.as_str())
-            .saying(trigger.as_str())
-            .with(details);
+        let note = Note::by(self.gateway.as_str()).saying(trigger.as_str()).with(details);
         step(tx, draft, trigger, note, self.now).await
     }
 }
@@ -180,23 +155,15 @@ impl Claim {
 async fn find_claimable(connection: &mut SqliteConnection, now: Timestamp) -> Result<Option<Job>> {
     let mut oldest: Option<Job> = None;
     for condition in [QUEUED, EXPIRED] {
-        let row = sqlx::query(claimable(condition))
-            .bind(micros(now))
-            .fetch_optional(&mut *connection)
-            .await?;
+        let row = sqlx::query(claimable(condition)).bind(micros(now)).fetch_optional(&mut *connection).await?;
         let found = row.map(|row| rows::job(&row)).transpose()?;
-        oldest = [oldest, found]
-            .into_iter()
-            .flatten()
-            .min_by_key(|job| (job.created_at, job.id));
+        oldest = [oldest, found].into_iter().flatten().min_by_key(|job| (job.created_at, job.id));
     }
     Ok(oldest)
 }
 
 pub(super) fn claimable(condition: &'static str) -> AssertSqlSafe<String> {
-    let kinds = JobKind::KNOWN
-        .map(|kind| format!("'{}'", kind.as_str()))
-        .join(", ");
+    let kinds = JobKind::KNOWN.map(|kind| format!("'{}'", kind.as_str())).join(", ");
     // All parts are constants of this crate.
     AssertSqlSafe(format!(
         "SELECT {JOB_COLUMNS} FROM jobs
@@ -221,31 +188,18 @@ async fn expire_plain(tx: &mut Tx, now: Timestamp) -> Result<()> {
 }
 
 async fn expire(tx: &mut Tx, condition: &'static str, now: Timestamp) -> Result<()> {
-    let rows = sqlx::query(select(condition))
-        .bind(micros(now))
-        .fetch_all(tx.connection())
-        .await?;
+    let rows = sqlx::query(select(condition)).bind(micros(now)).fetch_all(tx.connection()).await?;
     for row in &rows {
         let job = rows::job(row)?;
         // Ending a job ends its children, which may be among the rows.
         let draft = load(tx, job.id).await?;
         if draft.job.status.state == JobState::InProgress {
-            step(
-                tx,
-                draft,
-                Trigger::Expire,
-                Note::by("catalog").saying("lease expired"),
-                now,
-            )
-            .await?;
+            step(tx, draft, Trigger::Expire, Note::by("catalog").saying("lease expired"), now).await?;
         }
     }
     Ok(())
 }
 
 fn end_of(lease: Duration, now: Timestamp) -> Timestamp {
-    TimeDelta::from_std(lease)
-        .ok()
-        .and_then(|lease| now.checked_add_signed(lease))
-        .unwrap_or(Timestamp::MAX_UTC)
+    TimeDelta::from_std(lease).ok().and_then(|lease| now.checked_add_signed(lease)).unwrap_or(Timestamp::MAX_UTC)
 }

@@ -9,9 +9,7 @@ use super::{Catalog, Durability};
 use crate::Timestamp;
 use crate::error::{CatalogError, Result};
 use crate::ids::{JobId, TableId};
-use crate::job::{
-    CancelOutcome, Control, IllegalTransition, JobState, PauseOutcome, ResumeOutcome, Trigger,
-};
+use crate::job::{CancelOutcome, Control, IllegalTransition, JobState, PauseOutcome, ResumeOutcome, Trigger};
 
 /// The phase in which results become visible and a job cannot be parked.
 const PHASE_COMMITTING: &str = "committing";
@@ -26,12 +24,7 @@ impl Catalog {
     /// [`NotFound`](CatalogError::NotFound);
     /// [`IllegalTransition`](CatalogError::IllegalTransition) for a job in a
     /// state that this software does not know.
-    pub async fn request_cancel(
-        &self,
-        id: JobId,
-        by: &str,
-        now: Timestamp,
-    ) -> Result<CancelOutcome> {
+    pub async fn request_cancel(&self, id: JobId, by: &str, now: Timestamp) -> Result<CancelOutcome> {
         let by = by.to_owned();
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
@@ -121,14 +114,7 @@ impl Catalog {
                 if draft.job.status.state != JobState::Paused {
                     return Ok(ResumeOutcome::NotPaused);
                 }
-                step(
-                    tx,
-                    draft,
-                    Trigger::Resume,
-                    Note::by(&by).saying("resumed"),
-                    now,
-                )
-                .await?;
+                step(tx, draft, Trigger::Resume, Note::by(&by).saying("resumed"), now).await?;
                 Ok(ResumeOutcome::Resumed)
             })
         })
@@ -145,24 +131,9 @@ async fn cancel(tx: &mut Tx, draft: Draft, by: &str, now: Timestamp) -> Result<C
         return Ok(CancelOutcome::Requested);
     }
     let running = status.state == JobState::InProgress;
-    let message = if running {
-        "cancel requested"
-    } else {
-        "canceled"
-    };
-    step(
-        tx,
-        draft,
-        Trigger::Cancel,
-        Note::by(by).saying(message),
-        now,
-    )
-    .await?;
-    Ok(if running {
-        CancelOutcome::Requested
-    } else {
-        CancelOutcome::Canceled
-    })
+    let message = if running { "cancel requested" } else { "canceled" };
+    step(tx, draft, Trigger::Cancel, Note::by(by).saying(message), now).await?;
+    Ok(if running { CancelOutcome::Requested } else { CancelOutcome::Canceled })
 }
 
 async fn pause(tx: &mut Tx, draft: Draft, by: &str, now: Timestamp) -> Result<PauseOutcome> {
@@ -171,14 +142,8 @@ async fn pause(tx: &mut Tx, draft: Draft, by: &str, now: Timestamp) -> Result<Pa
         (JobState::Paused, _) => return Ok(PauseOutcome::AlreadyPaused),
         (JobState::InProgress, Some(Control::Pause)) => return Ok(PauseOutcome::Pausing),
         (JobState::InProgress, Some(Control::Cancel)) => {
-            let source = IllegalTransition {
-                status: job.status.clone(),
-                trigger: Trigger::Pause,
-            };
-            return Err(CatalogError::IllegalTransition {
-                job: job.id,
-                source,
-            });
+            let source = IllegalTransition { status: job.status.clone(), trigger: Trigger::Pause };
+            return Err(CatalogError::IllegalTransition { job: job.id, source });
         }
         (JobState::InProgress, None) if job.phase == PHASE_COMMITTING => {
             return Ok(PauseOutcome::Committing);

@@ -22,20 +22,13 @@ pub(super) struct Draft {
 
 impl From<Job> for Draft {
     fn from(job: Job) -> Self {
-        Draft {
-            read_status: job.status.clone(),
-            read_epoch: job.epoch,
-            job,
-        }
+        Draft { read_status: job.status.clone(), read_epoch: job.epoch, job }
     }
 }
 
 /// Reads a job in order to change it.
 pub(super) async fn load(tx: &mut Tx, id: JobId) -> Result<Draft> {
-    find(tx.connection(), id)
-        .await?
-        .map(Draft::from)
-        .ok_or_else(|| CatalogError::not_found(EntityKind::Job, id))
+    find(tx.connection(), id).await?.map(Draft::from).ok_or_else(|| CatalogError::not_found(EntityKind::Job, id))
 }
 
 /// Reads a job that the attempt with this epoch must still hold.
@@ -56,23 +49,10 @@ pub(super) async fn load_held(tx: &mut Tx, id: JobId, epoch: AttemptEpoch) -> Re
 /// Moves a job by `trigger`, saves it with everything else that the draft
 /// changed, and records the event. A job that ends takes its unfinished
 /// children with it, so that none is listed as running for ever.
-pub(super) async fn step(
-    tx: &mut Tx,
-    draft: Draft,
-    trigger: Trigger,
-    note: Note<'_>,
-    now: Timestamp,
-) -> Result<Job> {
-    let Draft {
-        mut job,
-        read_status,
-        read_epoch,
-    } = draft;
+pub(super) async fn step(tx: &mut Tx, draft: Draft, trigger: Trigger, note: Note<'_>, now: Timestamp) -> Result<Job> {
+    let Draft { mut job, read_status, read_epoch } = draft;
     job.status =
-        transition(&read_status, trigger).map_err(|source| CatalogError::IllegalTransition {
-            job: job.id,
-            source,
-        })?;
+        transition(&read_status, trigger).map_err(|source| CatalogError::IllegalTransition { job: job.id, source })?;
     settle(&mut job, trigger, now);
     save(tx, &job, &read_status, read_epoch).await?;
     note.record(tx, &job, now).await?;
@@ -142,20 +122,9 @@ async fn end_children(tx: &mut Tx, parent: &Job, now: Timestamp) -> Result<()> {
 }
 
 /// Writes what can change about a job, if it still is as it was read.
-async fn save(
-    tx: &mut Tx,
-    job: &Job,
-    read_status: &Status,
-    read_epoch: AttemptEpoch,
-) -> Result<()> {
-    let failure = job
-        .failure
-        .as_ref()
-        .map(|failure| json!(failure).to_string());
-    let source_version = job
-        .source_version
-        .map(|version| signed("source_version", version))
-        .transpose()?;
+async fn save(tx: &mut Tx, job: &Job, read_status: &Status, read_epoch: AttemptEpoch) -> Result<()> {
+    let failure = job.failure.as_ref().map(|failure| json!(failure).to_string());
+    let source_version = job.source_version.map(|version| signed("source_version", version)).transpose()?;
     let changed = sqlx::query(
         "UPDATE jobs SET state = $1, requested = $2, phase = $3, queue_reason = $4, result = $5,
             failure = $6, source_version = $7, epoch = $8, attempt = $9, gateway = $10,
@@ -172,11 +141,7 @@ async fn save(
     .bind(source_version)
     .bind(signed("epoch", job.epoch.0)?)
     .bind(i64::from(job.attempt))
-    .bind(
-        job.gateway
-            .as_ref()
-            .map(|gateway| gateway.as_str().to_owned()),
-    )
+    .bind(job.gateway.as_ref().map(|gateway| gateway.as_str().to_owned()))
     .bind(job.lease_expires_at.map(micros))
     .bind(job.not_before.map(micros))
     .bind(micros(job.updated_at))

@@ -66,12 +66,7 @@ pub(super) struct Note<'a> {
 
 impl<'a> Note<'a> {
     pub(super) fn by(emitted_by: &'a str) -> Self {
-        Note {
-            emitted_by,
-            worker: None,
-            message: "",
-            details: None,
-        }
+        Note { emitted_by, worker: None, message: "", details: None }
     }
 
     pub(super) fn saying(self, message: &'a str) -> Self {
@@ -79,22 +74,18 @@ impl<'a> Note<'a> {
     }
 
     pub(super) fn with(self, details: Value) -> Self {
-        Note {
-            details: Some(details),
-            ..self
-        }
+        Note { details: Some(details), ..self }
     }
 
     /// Writes the event of `job` as it is now.
     pub(super) async fn record(self, tx: &mut Tx, job: &Job, now: Timestamp) -> Result<()> {
         // Counted on the job, so that a number is not used again after
         // retention has removed the event that had it.
-        let seq: i64 = sqlx::query_scalar(
-            "UPDATE jobs SET last_event = last_event + 1 WHERE job_id = $1 RETURNING last_event",
-        )
-        .bind(job.id.to_string())
-        .fetch_one(tx.connection())
-        .await?;
+        let seq: i64 =
+            sqlx::query_scalar("UPDATE jobs SET last_event = last_event + 1 WHERE job_id = $1 RETURNING last_event")
+                .bind(job.id.to_string())
+                .fetch_one(tx.connection())
+                .await?;
         sqlx::query(
             "INSERT INTO job_events
                 (job_id, seq, at, state, phase, emitted_by, worker, message, details)

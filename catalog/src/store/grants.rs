@@ -71,10 +71,7 @@ impl Catalog {
     ///
     /// [`InvalidGrant`](CatalogError::InvalidGrant).
     pub async fn grant(&self, grant: Grant) -> Result<bool> {
-        self.write(Durability::Full, move |tx| {
-            Box::pin(async move { insert(tx, &grant).await })
-        })
-        .await
+        self.write(Durability::Full, move |tx| Box::pin(async move { insert(tx, &grant).await })).await
     }
 
     /// Removes a grant.
@@ -84,10 +81,7 @@ impl Catalog {
     /// [`NotFound`](CatalogError::NotFound),
     /// [`OwnershipRevoked`](CatalogError::OwnershipRevoked).
     pub async fn revoke(&self, grant: Grant) -> Result<()> {
-        self.write(Durability::Full, move |tx| {
-            Box::pin(async move { remove(tx, &grant).await })
-        })
-        .await
+        self.write(Durability::Full, move |tx| Box::pin(async move { remove(tx, &grant).await })).await
     }
 
     /// Returns all grants as of now, from memory unless they have changed. A
@@ -145,12 +139,11 @@ impl Catalog {
         let (role, user) = (role.clone(), user.clone());
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
-                let deleted =
-                    sqlx::query("DELETE FROM role_bindings WHERE role = $1 AND user_name = $2")
-                        .bind(role.as_str())
-                        .bind(user.as_str())
-                        .execute(tx.connection())
-                        .await?;
+                let deleted = sqlx::query("DELETE FROM role_bindings WHERE role = $1 AND user_name = $2")
+                    .bind(role.as_str())
+                    .bind(user.as_str())
+                    .execute(tx.connection())
+                    .await?;
                 tx.grants_changed();
                 if deleted.rows_affected() == 0 {
                     return Err(CatalogError::not_found(EntityKind::RoleBinding, role));
@@ -194,13 +187,11 @@ pub(super) async fn insert(tx: &mut Tx, grant: &Grant) -> Result<bool> {
     let subject = grant.subject.to_string();
     let object = grant.object.to_string();
     if grant.privilege == Privilege::Ownership {
-        sqlx::query(
-            "DELETE FROM grants WHERE object = $1 AND privilege = 'OWNERSHIP' AND subject <> $2",
-        )
-        .bind(&object)
-        .bind(&subject)
-        .execute(tx.connection())
-        .await?;
+        sqlx::query("DELETE FROM grants WHERE object = $1 AND privilege = 'OWNERSHIP' AND subject <> $2")
+            .bind(&object)
+            .bind(&subject)
+            .execute(tx.connection())
+            .await?;
     }
     let inserted = sqlx::query(
         "INSERT INTO grants (subject, object, privilege) VALUES ($1, $2, $3)
@@ -217,23 +208,17 @@ pub(super) async fn insert(tx: &mut Tx, grant: &Grant) -> Result<bool> {
 
 pub(super) async fn remove(tx: &mut Tx, grant: &Grant) -> Result<()> {
     if grant.privilege == Privilege::Ownership {
-        return Err(CatalogError::OwnershipRevoked {
-            object: grant.object.clone(),
-        });
+        return Err(CatalogError::OwnershipRevoked { object: grant.object.clone() });
     }
-    let deleted =
-        sqlx::query("DELETE FROM grants WHERE subject = $1 AND object = $2 AND privilege = $3")
-            .bind(grant.subject.to_string())
-            .bind(grant.object.to_string())
-            .bind(grant.privilege.as_acl())
-            .execute(tx.connection())
-            .await?;
+    let deleted = sqlx::query("DELETE FROM grants WHERE subject = $1 AND object = $2 AND privilege = $3")
+        .bind(grant.subject.to_string())
+        .bind(grant.object.to_string())
+        .bind(grant.privilege.as_acl())
+        .execute(tx.connection())
+        .await?;
     tx.grants_changed();
     if deleted.rows_affected() == 0 {
-        let name = format!(
-            "{} on {} to {}",
-            grant.privilege, grant.object, grant.subject
-        );
+        let name = format!("{} on {} to {}", grant.privilege, grant.object, grant.subject);
         return Err(CatalogError::not_found(EntityKind::Grant, name));
     }
     Ok(())
@@ -242,10 +227,7 @@ pub(super) async fn remove(tx: &mut Tx, grant: &Grant) -> Result<()> {
 /// Removes every grant on an object that ceases to exist, so that the next
 /// one of its name starts without them.
 pub(super) async fn remove_object(tx: &mut Tx, object: &Object) -> Result<()> {
-    sqlx::query("DELETE FROM grants WHERE object = $1")
-        .bind(object.to_string())
-        .execute(tx.connection())
-        .await?;
+    sqlx::query("DELETE FROM grants WHERE object = $1").bind(object.to_string()).execute(tx.connection()).await?;
     tx.grants_changed();
     Ok(())
 }
@@ -264,9 +246,7 @@ pub(super) async fn rename_object(tx: &mut Tx, from: &Object, to: &Object) -> Re
 
 async fn read(readers: &SqlitePool) -> Result<Access> {
     let mut transaction = readers.begin().await?;
-    let rows = sqlx::query("SELECT subject, object, privilege FROM grants")
-        .fetch_all(&mut *transaction)
-        .await?;
+    let rows = sqlx::query("SELECT subject, object, privilege FROM grants").fetch_all(&mut *transaction).await?;
     let mut access = Access::default();
     for row in &rows {
         match grant(row) {
@@ -276,9 +256,7 @@ async fn read(readers: &SqlitePool) -> Result<Access> {
             Err(error) => tracing::warn!(%error, "a stored grant is ignored"),
         }
     }
-    let rows = sqlx::query("SELECT user_name, role FROM role_bindings")
-        .fetch_all(&mut *transaction)
-        .await?;
+    let rows = sqlx::query("SELECT user_name, role FROM role_bindings").fetch_all(&mut *transaction).await?;
     for row in &rows {
         let (user, role): (&str, &str) = (row.try_get("user_name")?, row.try_get("role")?);
         match (UserName::parse(user), RoleName::parse(role)) {
@@ -296,12 +274,8 @@ fn grant(row: &SqliteRow) -> Result<Grant> {
     let object: &str = row.try_get("object")?;
     let privilege: &str = row.try_get("privilege")?;
     Ok(Grant {
-        subject: subject
-            .parse::<Subject>()
-            .map_err(|_| damaged("subject", subject))?,
-        object: object
-            .parse::<Object>()
-            .map_err(|_| damaged("object", object))?,
+        subject: subject.parse::<Subject>().map_err(|_| damaged("subject", subject))?,
+        object: object.parse::<Object>().map_err(|_| damaged("object", object))?,
         privilege: Privilege::from_acl(privilege).map_err(|_| damaged("privilege", privilege))?,
     })
 }

@@ -31,8 +31,7 @@ impl Catalog {
     /// [`UnknownValue`](CatalogError::UnknownValue) for an unknown kind,
     /// [`NotFound`](CatalogError::NotFound) for the parent.
     pub async fn submit(&self, job: NewJob, now: Timestamp) -> Result<Job> {
-        self.write(Durability::Full, move |tx| Box::pin(submit(tx, job, now)))
-            .await
+        self.write(Durability::Full, move |tx| Box::pin(submit(tx, job, now))).await
     }
 
     /// Returns a job.
@@ -86,14 +85,10 @@ fn listing(filter: &JobFilter) -> Result<QueryBuilder<Sqlite>> {
 /// Appends the conditions, order and limit of a listing.
 fn push_listing(query: &mut QueryBuilder<Sqlite>, filter: &JobFilter) -> Result<()> {
     if let Some(database) = &filter.database {
-        query
-            .push(" AND database_name = ")
-            .push_bind(database.clone());
+        query.push(" AND database_name = ").push_bind(database.clone());
     }
     if let Some((namespace, table)) = &filter.table {
-        query
-            .push(" AND namespace = ")
-            .push_bind(namespace_to_text(namespace)?);
+        query.push(" AND namespace = ").push_bind(namespace_to_text(namespace)?);
         query.push(" AND table_name = ").push_bind(table.clone());
     }
     if let Some(parent) = filter.parent {
@@ -115,9 +110,7 @@ fn push_listing(query: &mut QueryBuilder<Sqlite>, filter: &JobFilter) -> Result<
         query.push(")");
     }
     if let Some(before) = filter.before {
-        query
-            .push(" AND (created_at, job_id) < (")
-            .push_bind(micros(before.created_at));
+        query.push(" AND (created_at, job_id) < (").push_bind(micros(before.created_at));
         query.push(", ").push_bind(before.id.to_string()).push(")");
     }
     query.push(" ORDER BY created_at DESC, job_id DESC LIMIT ");
@@ -138,10 +131,7 @@ pub(super) async fn find(connection: &mut SqliteConnection, id: JobId) -> Result
 async fn submit(tx: &mut Tx, new: NewJob, now: Timestamp) -> Result<Job> {
     if !new.kind.is_known() {
         let value = new.kind.to_string();
-        return Err(CatalogError::UnknownValue {
-            what: "job kind",
-            value,
-        });
+        return Err(CatalogError::UnknownValue { what: "job kind", value });
     }
     if let Some(earlier) = find_idempotent(tx, &new, now).await? {
         return Ok(earlier);
@@ -150,19 +140,9 @@ async fn submit(tx: &mut Tx, new: NewJob, now: Timestamp) -> Result<Job> {
     ensure_parent(tx, &new).await?;
     let job = created(&new, now);
     insert(tx, &job, new.idempotency_key.as_deref()).await?;
-    Note::by(&job.submitted_by)
-        .saying("created")
-        .record(tx, &job, now)
-        .await?;
+    Note::by(&job.submitted_by).saying("created").record(tx, &job, now).await?;
     let by = job.submitted_by.clone();
-    step(
-        tx,
-        job.into(),
-        Trigger::Enqueue,
-        Note::by(&by).saying("queued"),
-        now,
-    )
-    .await
+    step(tx, job.into(), Trigger::Enqueue, Note::by(&by).saying("queued"), now).await
 }
 
 /// Returns the job that the idempotency key made within the window.
@@ -191,22 +171,17 @@ async fn find_idempotent(tx: &mut Tx, new: &NewJob, now: Timestamp) -> Result<Op
         && earlier.column == new.column
         && earlier.branch == new.branch
         && earlier.spec == new.spec;
-    if same {
-        Ok(Some(earlier))
-    } else {
-        Err(CatalogError::IdempotencyConflict { job: earlier.id })
-    }
+    if same { Ok(Some(earlier)) } else { Err(CatalogError::IdempotencyConflict { job: earlier.id }) }
 }
 
 async fn ensure_exclusive(tx: &mut Tx, new: &NewJob) -> Result<()> {
     let Some(key) = &new.exclusive_key else {
         return Ok(());
     };
-    let active =
-        sqlx::query("SELECT job_id FROM jobs WHERE exclusive_key = $1 AND finished_at IS NULL")
-            .bind(key)
-            .fetch_optional(tx.connection())
-            .await?;
+    let active = sqlx::query("SELECT job_id FROM jobs WHERE exclusive_key = $1 AND finished_at IS NULL")
+        .bind(key)
+        .fetch_optional(tx.connection())
+        .await?;
     match active {
         None => Ok(()),
         Some(row) => {

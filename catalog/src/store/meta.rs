@@ -26,9 +26,7 @@ impl Catalog {
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 let mut fresh = [0; SECRET_BYTES];
-                OsRng
-                    .try_fill_bytes(&mut fresh)
-                    .expect("the operating system provides random bytes");
+                OsRng.try_fill_bytes(&mut fresh).expect("the operating system provides random bytes");
                 sqlx::query(
                     "INSERT INTO server_secrets (name, value) VALUES ($1, $2)
                      ON CONFLICT (name) DO NOTHING",
@@ -37,11 +35,10 @@ impl Catalog {
                 .bind(to_hex(&fresh))
                 .execute(tx.connection())
                 .await?;
-                let stored: String =
-                    sqlx::query_scalar("SELECT value FROM server_secrets WHERE name = $1")
-                        .bind(&name)
-                        .fetch_one(tx.connection())
-                        .await?;
+                let stored: String = sqlx::query_scalar("SELECT value FROM server_secrets WHERE name = $1")
+                    .bind(&name)
+                    .fetch_one(tx.connection())
+                    .await?;
                 // The value itself must not reach an error message.
                 from_hex(&stored).ok_or_else(|| damaged("server_secrets.value", "<redacted>"))
             })

@@ -13,8 +13,7 @@ use super::{Catalog, Durability};
 use crate::error::Result;
 use crate::ids::TableId;
 use crate::object::{
-    Database, Namespace, ObjectChange, Properties, Table, TableKind, TableName,
-    namespace_from_text, namespace_to_text,
+    Database, Namespace, ObjectChange, Properties, Table, TableKind, TableName, namespace_from_text, namespace_to_text,
 };
 
 const TABLE_COLUMNS: &str = "table_id, kind, database_name, namespace, name, location, \
@@ -46,29 +45,23 @@ impl Catalog {
 
     /// Adds a database. See [`apply`](Catalog::apply) for errors.
     pub async fn create_database(&self, database: Database) -> Result<()> {
-        self.apply(vec![ObjectChange::CreateDatabase(database)])
-            .await
+        self.apply(vec![ObjectChange::CreateDatabase(database)]).await
     }
 
     /// Removes an empty database. See [`apply`](Catalog::apply) for errors.
     pub async fn drop_database(&self, name: &str) -> Result<()> {
-        self.apply(vec![ObjectChange::DropDatabase {
-            name: name.to_owned(),
-        }])
-        .await
+        self.apply(vec![ObjectChange::DropDatabase { name: name.to_owned() }]).await
     }
 
     /// Adds a namespace. See [`apply`](Catalog::apply) for errors.
     pub async fn create_namespace(&self, namespace: Namespace) -> Result<()> {
-        self.apply(vec![ObjectChange::CreateNamespace(namespace)])
-            .await
+        self.apply(vec![ObjectChange::CreateNamespace(namespace)]).await
     }
 
     /// Removes an empty namespace. See [`apply`](Catalog::apply) for errors.
     pub async fn drop_namespace(&self, database: &str, path: &[String]) -> Result<()> {
         let (database, path) = (database.to_owned(), path.to_owned());
-        self.apply(vec![ObjectChange::DropNamespace { database, path }])
-            .await
+        self.apply(vec![ObjectChange::DropNamespace { database, path }]).await
     }
 
     /// Adds a table. See [`apply`](Catalog::apply) for errors.
@@ -201,11 +194,7 @@ impl Catalog {
             "WHERE database_name = $1 AND ($2 IS NULL OR namespace = $2)
              ORDER BY namespace, name",
         );
-        let rows = sqlx::query(sql)
-            .bind(database)
-            .bind(namespace)
-            .fetch_all(self.readers())
-            .await?;
+        let rows = sqlx::query(sql).bind(database).bind(namespace).fetch_all(self.readers()).await?;
         rows.iter().map(table).collect()
     }
 }

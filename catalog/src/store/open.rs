@@ -45,20 +45,14 @@ pub(super) async fn open(path: &Path) -> Result<Opened> {
     let lock = LockFile::acquire(path)?;
     ensure_header(path)?;
     let mut connection = connect(path, false).await?;
-    let standing = prepare(path, &mut connection)
-        .await
-        .map_err(|error| explain(path, error))?;
+    let standing = prepare(path, &mut connection).await.map_err(|error| explain(path, error))?;
     let readers = open_readers(path).await?;
     let writer = match standing {
         Standing::Current => WriterTarget::Open { connection, lock },
         Standing::Newer { found } => {
             connection.close().await?;
             tracing::warn!(path = %path.display(), found, "the metadata store is read-only here");
-            WriterTarget::Refused(CatalogError::NewerSchema {
-                path: path.clone(),
-                found,
-                supported: schema::VERSION,
-            })
+            WriterTarget::Refused(CatalogError::NewerSchema { path: path.clone(), found, supported: schema::VERSION })
         }
     };
     Ok(Opened { readers, writer })
@@ -77,9 +71,7 @@ impl LockFile {
             .map_err(|error| io_error(&lock_path, error))?;
         match file.try_lock() {
             Ok(()) => Ok(LockFile { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(CatalogError::InUse {
-                path: path.to_owned(),
-            }),
+            Err(TryLockError::WouldBlock) => Err(CatalogError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(error)) => Err(io_error(&lock_path, error)),
         }
     }
@@ -94,16 +86,12 @@ fn ensure_header(path: &Path) -> Result<()> {
         Err(error) => return Err(io_error(path, error)),
     };
     let mut header = Vec::with_capacity(HEADER_BYTES);
-    file.take(HEADER_BYTES as u64)
-        .read_to_end(&mut header)
-        .map_err(|error| io_error(path, error))?;
+    file.take(HEADER_BYTES as u64).read_to_end(&mut header).map_err(|error| io_error(path, error))?;
     if header.is_empty() {
         return Ok(());
     }
     if !header.starts_with(MAGIC) {
-        return Err(CatalogError::NotACatalog {
-            path: path.to_owned(),
-        });
+        return Err(CatalogError::NotACatalog { path: path.to_owned() });
     }
     if header.len() < HEADER_BYTES {
         return Err(corrupt(path, "the file ends within its header"));
@@ -114,36 +102,24 @@ fn ensure_header(path: &Path) -> Result<()> {
 /// Checks the file and brings its schema up to date.
 async fn prepare(path: &Path, connection: &mut SqliteConnection) -> Result<Standing> {
     ensure_ours(path, connection).await?;
-    let findings: Vec<String> = sqlx::query_scalar("PRAGMA quick_check(1)")
-        .fetch_all(&mut *connection)
-        .await?;
+    let findings: Vec<String> = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_all(&mut *connection).await?;
     if findings != ["ok"] {
         return Err(corrupt(path, &findings.join("; ")));
     }
     // Only now: it changes the file, which might have been somebody else's.
-    sqlx::query("PRAGMA journal_mode = WAL")
-        .execute(&mut *connection)
-        .await?;
-    sqlx::query("PRAGMA synchronous = FULL")
-        .execute(&mut *connection)
-        .await?;
+    sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *connection).await?;
+    sqlx::query("PRAGMA synchronous = FULL").execute(&mut *connection).await?;
     schema::migrate(connection, APPLICATION_ID).await
 }
 
 async fn ensure_ours(path: &Path, connection: &mut SqliteConnection) -> Result<()> {
-    let application_id: i32 = sqlx::query_scalar("PRAGMA application_id")
-        .fetch_one(&mut *connection)
-        .await?;
-    let entries: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_master")
-        .fetch_one(connection)
-        .await?;
+    let application_id: i32 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *connection).await?;
+    let entries: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_master").fetch_one(connection).await?;
     let is_new = application_id == 0 && entries == 0;
     if application_id == APPLICATION_ID || is_new {
         Ok(())
     } else {
-        Err(CatalogError::NotACatalog {
-            path: path.to_owned(),
-        })
+        Err(CatalogError::NotACatalog { path: path.to_owned() })
     }
 }
 
@@ -159,10 +135,7 @@ async fn open_readers(path: &Path) -> Result<SqlitePool> {
 
 async fn connect(path: &Path, read_only: bool) -> Result<SqliteConnection> {
     let options = options(path, read_only);
-    options
-        .connect()
-        .await
-        .map_err(|error| explain(path, error.into()))
+    options.connect().await.map_err(|error| explain(path, error.into()))
 }
 
 fn options(path: &Path, read_only: bool) -> SqliteConnectOptions {
@@ -182,33 +155,20 @@ fn explain(path: &Path, error: CatalogError) -> CatalogError {
     let Some(database_error) = source.as_database_error() else {
         return error;
     };
-    let code = database_error
-        .code()
-        .and_then(|code| code.parse::<i32>().ok())
-        .unwrap_or(0);
+    let code = database_error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or(0);
     // The low byte is the primary code: https://www.sqlite.org/rescode.html.
     match code & 0xff {
         11 => corrupt(path, database_error.message()),
-        26 => CatalogError::NotACatalog {
-            path: path.to_owned(),
-        },
-        3 | 8 | 10 | 13 | 14 => {
-            io_error(path, io::Error::other(database_error.message().to_owned()))
-        }
+        26 => CatalogError::NotACatalog { path: path.to_owned() },
+        3 | 8 | 10 | 13 | 14 => io_error(path, io::Error::other(database_error.message().to_owned())),
         _ => error,
     }
 }
 
 fn corrupt(path: &Path, detail: &str) -> CatalogError {
-    CatalogError::Corrupt {
-        path: path.to_owned(),
-        detail: detail.to_owned(),
-    }
+    CatalogError::Corrupt { path: path.to_owned(), detail: detail.to_owned() }
 }
 
 fn io_error(path: &Path, error: io::Error) -> CatalogError {
-    CatalogError::Io {
-        path: path.to_owned(),
-        source: Arc::new(error),
-    }
+    CatalogError::Io { path: path.to_owned(), source: Arc::new(error) }
 }

@@ -18,13 +18,7 @@ impl Catalog {
     /// # Errors
     ///
     /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
-    pub async fn put_receipt(
-        &self,
-        id: JobId,
-        epoch: AttemptEpoch,
-        key: &str,
-        value: serde_json::Value,
-    ) -> Result<()> {
+    pub async fn put_receipt(&self, id: JobId, epoch: AttemptEpoch, key: &str, value: serde_json::Value) -> Result<()> {
         let key = key.to_owned();
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
@@ -53,12 +47,10 @@ impl Catalog {
     /// [`Store`](crate::CatalogError::Store),
     /// [`DamagedValue`](crate::CatalogError::DamagedValue).
     pub async fn receipts(&self, id: JobId) -> Result<Vec<Receipt>> {
-        let rows = sqlx::query(
-            "SELECT name, epoch, value FROM job_receipts WHERE job_id = $1 ORDER BY name",
-        )
-        .bind(id.to_string())
-        .fetch_all(self.readers())
-        .await?;
+        let rows = sqlx::query("SELECT name, epoch, value FROM job_receipts WHERE job_id = $1 ORDER BY name")
+            .bind(id.to_string())
+            .fetch_all(self.readers())
+            .await?;
         rows.iter()
             .map(|row| {
                 Ok(Receipt {
@@ -99,12 +91,11 @@ impl Catalog {
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 load_held(tx, id, epoch).await?;
-                let deleted =
-                    sqlx::query("DELETE FROM job_receipts WHERE job_id = $1 AND name = $2")
-                        .bind(id.to_string())
-                        .bind(key)
-                        .execute(tx.connection())
-                        .await?;
+                let deleted = sqlx::query("DELETE FROM job_receipts WHERE job_id = $1 AND name = $2")
+                    .bind(id.to_string())
+                    .bind(key)
+                    .execute(tx.connection())
+                    .await?;
                 Ok(deleted.rows_affected() == 1)
             })
         })

@@ -26,10 +26,7 @@ pub struct RetentionPolicy {
 impl Default for RetentionPolicy {
     /// 30 days for jobs, 14 for events.
     fn default() -> Self {
-        RetentionPolicy {
-            jobs: 30 * DAY,
-            events: 14 * DAY,
-        }
+        RetentionPolicy { jobs: 30 * DAY, events: 14 * DAY }
     }
 }
 
@@ -89,10 +86,7 @@ impl Catalog {
                         "DELETE FROM job_receipts WHERE job_id = $1",
                         "DELETE FROM jobs WHERE job_id = $1",
                     ] {
-                        sqlx::query(statement)
-                            .bind(id)
-                            .execute(tx.connection())
-                            .await?;
+                        sqlx::query(statement).bind(id).execute(tx.connection()).await?;
                     }
                 }
                 Ok(ids.len() as u64)
@@ -120,8 +114,5 @@ impl Catalog {
 }
 
 fn cut(now: Timestamp, kept: Duration) -> i64 {
-    TimeDelta::from_std(kept)
-        .ok()
-        .and_then(|kept| now.checked_sub_signed(kept))
-        .map_or(i64::MIN, micros)
+    TimeDelta::from_std(kept).ok().and_then(|kept| now.checked_sub_signed(kept)).map_or(i64::MIN, micros)
 }

@@ -19,10 +19,7 @@ pub(super) fn timestamp(column: &'static str, micros: i64) -> Result<Timestamp> 
     DateTime::from_timestamp_micros(micros).ok_or_else(|| damaged(column, micros))
 }
 
-pub(super) fn optional_timestamp(
-    column: &'static str,
-    micros: Option<i64>,
-) -> Result<Option<Timestamp>> {
+pub(super) fn optional_timestamp(column: &'static str, micros: Option<i64>) -> Result<Option<Timestamp>> {
     micros.map(|micros| timestamp(column, micros)).transpose()
 }
 
@@ -48,10 +45,7 @@ pub(super) fn parsed<T: std::str::FromStr>(column: &'static str, text: &str) -> 
 }
 
 pub(super) fn damaged(column: &'static str, value: impl ToString) -> CatalogError {
-    CatalogError::DamagedValue {
-        column,
-        value: value.to_string(),
-    }
+    CatalogError::DamagedValue { column, value: value.to_string() }
 }
 
 /// The columns that [`job`] reads.
@@ -87,9 +81,7 @@ pub(super) fn job(row: &SqliteRow) -> Result<Job> {
             .transpose()?,
         epoch: AttemptEpoch(unsigned("epoch", row.try_get("epoch")?)?),
         attempt: unsigned("attempt", row.try_get("attempt")?)?,
-        gateway: row
-            .try_get::<Option<String>, _>("gateway")?
-            .map(GatewayId::from),
+        gateway: row.try_get::<Option<String>, _>("gateway")?.map(GatewayId::from),
         lease_expires_at: time(row, "lease_expires_at")?,
         not_before: time(row, "not_before")?,
         created_at: timestamp("created_at", row.try_get("created_at")?)?,
@@ -106,24 +98,17 @@ fn status(row: &SqliteRow) -> Result<Status> {
         Some("cancel") => Some(Control::Cancel),
         Some(other) => return Err(damaged("requested", other)),
     };
-    Ok(Status {
-        state: JobState::from(row.try_get::<&str, _>("state")?),
-        requested,
-    })
+    Ok(Status { state: JobState::from(row.try_get::<&str, _>("state")?), requested })
 }
 
 fn failure(text: Option<String>) -> Result<Option<crate::job::Failure>> {
-    text.map(|text| serde_json::from_str(&text).map_err(|_| damaged("failure", &text)))
-        .transpose()
+    text.map(|text| serde_json::from_str(&text).map_err(|_| damaged("failure", &text))).transpose()
 }
 
 fn time(row: &SqliteRow, column: &'static str) -> Result<Option<Timestamp>> {
     optional_timestamp(column, row.try_get(column)?)
 }
 
-fn optional_parsed<T: std::str::FromStr>(
-    column: &'static str,
-    text: Option<&str>,
-) -> Result<Option<T>> {
+fn optional_parsed<T: std::str::FromStr>(column: &'static str, text: Option<&str>) -> Result<Option<T>> {
     text.map(|text| parsed(column, text)).transpose()
 }

@@ -147,10 +147,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
 ]];
 
 /// Applies the migrations that the file lacks, all of them or none.
-pub(super) async fn migrate(
-    connection: &mut SqliteConnection,
-    application_id: i32,
-) -> Result<Standing> {
+pub(super) async fn migrate(connection: &mut SqliteConnection, application_id: i32) -> Result<Standing> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query(
         "CREATE TABLE IF NOT EXISTS lancegate_schema (
@@ -165,10 +162,7 @@ pub(super) async fn migrate(
     if found > VERSION {
         return Ok(Standing::Newer { found });
     }
-    for (version, statements) in (1..)
-        .zip(MIGRATIONS)
-        .filter(|(version, _)| *version > found)
-    {
+    for (version, statements) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
         for statement in *statements {
             sqlx::query(*statement).execute(&mut *transaction).await?;
         }
@@ -180,9 +174,7 @@ pub(super) async fn migrate(
     if found == 0 {
         let mark = format!("PRAGMA application_id = {application_id}");
         // The number is a constant of this crate.
-        sqlx::query(AssertSqlSafe(mark))
-            .execute(&mut *transaction)
-            .await?;
+        sqlx::query(AssertSqlSafe(mark)).execute(&mut *transaction).await?;
     }
     transaction.commit().await?;
     Ok(Standing::Current)

@@ -82,10 +82,7 @@ impl Catalog {
     /// has an owner.
     pub async fn drop_user(&self, name: &UserName) -> Result<()> {
         let name = name.clone();
-        self.write(Durability::Full, move |tx| {
-            Box::pin(async move { drop_user(tx, &name).await })
-        })
-        .await
+        self.write(Durability::Full, move |tx| Box::pin(async move { drop_user(tx, &name).await })).await
     }
 
     /// Returns a user.
@@ -124,37 +121,20 @@ async fn drop_user(tx: &mut Tx, name: &UserName) -> Result<()> {
     .fetch_optional(tx.connection())
     .await?;
     if let Some(object) = owned {
-        return Err(CatalogError::UserOwnsObject {
-            user: name.clone(),
-            object,
-        });
+        return Err(CatalogError::UserOwnsObject { user: name.clone(), object });
     }
-    let deleted = sqlx::query("DELETE FROM users WHERE name = $1")
-        .bind(name.as_str())
-        .execute(tx.connection())
-        .await?;
+    let deleted = sqlx::query("DELETE FROM users WHERE name = $1").bind(name.as_str()).execute(tx.connection()).await?;
     if deleted.rows_affected() == 0 {
         return Err(CatalogError::not_found(EntityKind::User, name));
     }
-    sqlx::query("DELETE FROM grants WHERE subject = $1")
-        .bind(&subject)
-        .execute(tx.connection())
-        .await?;
-    sqlx::query("DELETE FROM role_bindings WHERE user_name = $1")
-        .bind(name.as_str())
-        .execute(tx.connection())
-        .await?;
+    sqlx::query("DELETE FROM grants WHERE subject = $1").bind(&subject).execute(tx.connection()).await?;
+    sqlx::query("DELETE FROM role_bindings WHERE user_name = $1").bind(name.as_str()).execute(tx.connection()).await?;
     tx.grants_changed();
     Ok(())
 }
 
 async fn find(connection: &mut SqliteConnection, name: &UserName) -> Result<Option<User>> {
-    sqlx::query(USER_BY_NAME)
-        .bind(name.as_str())
-        .fetch_optional(connection)
-        .await?
-        .map(|row| user(&row))
-        .transpose()
+    sqlx::query(USER_BY_NAME).bind(name.as_str()).fetch_optional(connection).await?.map(|row| user(&row)).transpose()
 }
 
 fn user(row: &SqliteRow) -> Result<User> {

@@ -87,33 +87,16 @@ struct Done {
 }
 
 impl Writer {
-    pub(super) fn start(
-        target: WriterTarget,
-        changes: broadcast::Sender<JobChange>,
-        grants: Arc<GrantCache>,
-    ) -> Self {
+    pub(super) fn start(target: WriterTarget, changes: broadcast::Sender<JobChange>, grants: Arc<GrantCache>) -> Self {
         let (connection, lock) = match target {
             WriterTarget::Open { connection, lock } => (connection, lock),
             WriterTarget::Refused(error) => {
-                return Writer {
-                    commands: Mutex::new(None),
-                    task: Mutex::new(None),
-                    refused: Some(error),
-                };
+                return Writer { commands: Mutex::new(None), task: Mutex::new(None), refused: Some(error) };
             }
         };
         let (sender, receiver) = mpsc::channel(CHANGES_QUEUED_MAX);
-        let tx = Tx {
-            connection,
-            changes: Vec::new(),
-            grants_changed: false,
-        };
-        let task = WriterTask {
-            tx,
-            changes,
-            grants,
-            synchronous: Durability::Full,
-        };
+        let tx = Tx { connection, changes: Vec::new(), grants_changed: false };
+        let task = WriterTask { tx, changes, grants, synchronous: Durability::Full };
         Writer {
             commands: Mutex::new(Some(sender)),
             task: Mutex::new(Some(tokio::spawn(task.run(receiver, lock)))),
@@ -150,10 +133,7 @@ impl Writer {
             }),
         };
         let sender = lock(&self.commands).clone().ok_or(CatalogError::Closed)?;
-        sender
-            .send(command)
-            .await
-            .map_err(|_| CatalogError::Closed)?;
+        sender.send(command).await.map_err(|_| CatalogError::Closed)?;
         drop(sender);
         answer_rx.await.map_err(|_| CatalogError::Closed)?
     }
@@ -200,9 +180,7 @@ impl WriterTask {
         if failure.is_some() {
             self.tx.changes.clear();
             // SQLite may have rolled back by itself; then this fails, rightly.
-            let _ = sqlx::query("ROLLBACK")
-                .execute(&mut self.tx.connection)
-                .await;
+            let _ = sqlx::query("ROLLBACK").execute(&mut self.tx.connection).await;
         }
         // Before any answer, so that a caller reads its own change.
         if std::mem::take(&mut self.tx.grants_changed) {
@@ -221,10 +199,7 @@ impl WriterTask {
     /// each change, and why the transaction as a whole failed, if it did.
     async fn run_batch(&mut self, batch: &mut Vec<Command>) -> (Vec<Done>, Option<CatalogError>) {
         let durability = batch.iter().map(|command| command.durability).max();
-        let mut failure = self
-            .begin(durability.unwrap_or(Durability::Full))
-            .await
-            .err();
+        let mut failure = self.begin(durability.unwrap_or(Durability::Full)).await.err();
         let mut done = Vec::with_capacity(batch.len());
         for command in batch.drain(..) {
             if failure.is_none() {
@@ -257,9 +232,7 @@ impl WriterTask {
     }
 
     async fn execute(&mut self, statement: &'static str) -> Result<()> {
-        sqlx::query(statement)
-            .execute(&mut self.tx.connection)
-            .await?;
+        sqlx::query(statement).execute(&mut self.tx.connection).await?;
         Ok(())
     }
 
@@ -271,10 +244,7 @@ impl WriterTask {
                 Durability::Process => "PRAGMA synchronous = NORMAL",
             };
             // This pragma acts when it is compiled, so it is compiled each time.
-            sqlx::query(pragma)
-                .persistent(false)
-                .execute(&mut self.tx.connection)
-                .await?;
+            sqlx::query(pragma).persistent(false).execute(&mut self.tx.connection).await?;
             self.synchronous = durability;
         }
         Ok(())

@@ -12,20 +12,12 @@ use crate::support::{Store, at, database, refresh, table};
 
 async fn refusal(path: &Path) -> CatalogError {
     let error = Catalog::open_sqlite(path).await.unwrap_err();
-    assert!(
-        error.to_string().contains(path.to_str().unwrap()),
-        "{error} must name the file"
-    );
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error} must name the file");
     error
 }
 
 async fn raw(path: &Path) -> SqliteConnection {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        .connect()
-        .await
-        .unwrap()
+    SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
 }
 
 #[tokio::test]
@@ -41,23 +33,14 @@ async fn what_was_acknowledged_is_there_after_reopening() {
     assert_eq!(store.catalog.job(job.id).await.unwrap(), Some(job));
     assert_eq!(store.catalog.databases().await.unwrap(), [database("db")]);
     assert_eq!(store.catalog.tables("db", None).await.unwrap().len(), 1);
-    assert_eq!(
-        store.catalog.get_or_create_secret("scram").await.unwrap(),
-        secret
-    );
-    assert_ne!(
-        store.catalog.get_or_create_secret("other").await.unwrap(),
-        secret
-    );
+    assert_eq!(store.catalog.get_or_create_secret("scram").await.unwrap(), secret);
+    assert_ne!(store.catalog.get_or_create_secret("other").await.unwrap(), secret);
 }
 
 #[tokio::test]
 async fn a_second_opener_is_refused_until_the_first_has_closed() {
     let store = Store::new().await;
-    assert!(matches!(
-        refusal(&store.path()).await,
-        CatalogError::InUse { .. }
-    ));
+    assert!(matches!(refusal(&store.path()).await, CatalogError::InUse { .. }));
 
     let link = store.folder.path().join("other-name.db");
     std::os::unix::fs::symlink(store.path(), &link).unwrap();
@@ -66,11 +49,7 @@ async fn a_second_opener_is_refused_until_the_first_has_closed() {
 
     store.catalog.close().await;
     let second = Catalog::open_sqlite(&store.path()).await.unwrap();
-    let error = store
-        .catalog
-        .submit(refresh("docs"), at(0))
-        .await
-        .unwrap_err();
+    let error = store.catalog.submit(refresh("docs"), at(0)).await.unwrap_err();
     assert!(matches!(error, CatalogError::Closed), "{error}");
     second.submit(refresh("docs"), at(0)).await.unwrap();
 }
@@ -104,10 +83,7 @@ async fn a_change_whose_caller_is_gone_is_whole_or_absent() {
     assert!(!jobs.is_empty());
     for job in jobs {
         assert_eq!(job.status.state, JobState::Queued);
-        assert_eq!(
-            store.history(&job).await,
-            ["created: created", "queued: queued"]
-        );
+        assert_eq!(store.history(&job).await, ["created: created", "queued: queued"]);
     }
 }
 
@@ -120,38 +96,21 @@ async fn a_transaction_cut_off_by_a_crash_is_undone() {
     let crashed = store.folder.path().join("crashed");
     fs::create_dir(&crashed).unwrap();
     let mut connection = raw(&store.path()).await;
-    connection
-        .execute("PRAGMA wal_autocheckpoint = 0")
-        .await
-        .unwrap();
-    connection
-        .execute("UPDATE jobs SET phase = 'committed'")
-        .await
-        .unwrap();
+    connection.execute("PRAGMA wal_autocheckpoint = 0").await.unwrap();
+    connection.execute("UPDATE jobs SET phase = 'committed'").await.unwrap();
     connection.execute("BEGIN IMMEDIATE").await.unwrap();
     connection.execute("PRAGMA cache_size = 1").await.unwrap();
-    connection
-        .execute("UPDATE jobs SET state = 'succeeded'")
-        .await
-        .unwrap();
-    connection
-        .execute("CREATE TABLE filler AS SELECT zeroblob(1000000) AS bytes")
-        .await
-        .unwrap();
+    connection.execute("UPDATE jobs SET state = 'succeeded'").await.unwrap();
+    connection.execute("CREATE TABLE filler AS SELECT zeroblob(1000000) AS bytes").await.unwrap();
     for suffix in ["", "-wal"] {
         let file = format!("catalog.db{suffix}");
         fs::copy(store.folder.path().join(&file), crashed.join(&file)).unwrap();
     }
     connection.close().await.unwrap();
 
-    let catalog = Catalog::open_sqlite(&crashed.join("catalog.db"))
-        .await
-        .unwrap();
+    let catalog = Catalog::open_sqlite(&crashed.join("catalog.db")).await.unwrap();
     let found = catalog.job(job.id).await.unwrap().unwrap();
-    assert_eq!(
-        (found.status.state, found.phase.as_str()),
-        (JobState::Queued, "committed")
-    );
+    assert_eq!((found.status.state, found.phase.as_str()), (JobState::Queued, "committed"));
 }
 
 #[tokio::test]
@@ -160,42 +119,21 @@ async fn a_log_torn_at_any_byte_keeps_what_was_before() {
     let first = store.catalog.submit(refresh("first"), at(0)).await.unwrap();
     store.catalog.close().await;
     let mut connection = raw(&store.path()).await;
-    connection
-        .execute("PRAGMA wal_autocheckpoint = 0")
-        .await
-        .unwrap();
-    connection
-        .execute("UPDATE jobs SET phase = 'second'")
-        .await
-        .unwrap();
+    connection.execute("PRAGMA wal_autocheckpoint = 0").await.unwrap();
+    connection.execute("UPDATE jobs SET phase = 'second'").await.unwrap();
     let database = fs::read(store.path()).unwrap();
     let log = fs::read(store.folder.path().join("catalog.db-wal")).unwrap();
     connection.close().await.unwrap();
     assert!(log.len() > 4_096);
 
-    for length in [
-        0,
-        1,
-        31,
-        32,
-        33,
-        100,
-        4_000,
-        log.len() / 2,
-        log.len() - 1,
-        log.len(),
-    ] {
+    for length in [0, 1, 31, 32, 33, 100, 4_000, log.len() / 2, log.len() - 1, log.len()] {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("catalog.db");
         fs::write(&path, &database).unwrap();
         fs::write(folder.path().join("catalog.db-wal"), &log[..length]).unwrap();
         let catalog = Catalog::open_sqlite(&path).await.unwrap();
         let phase = catalog.job(first.id).await.unwrap().unwrap().phase;
-        let expected = if length == log.len() {
-            "second"
-        } else {
-            "queued"
-        };
+        let expected = if length == log.len() { "second" } else { "queued" };
         assert_eq!(phase, expected, "log of {length} bytes");
         catalog.close().await;
     }
@@ -207,41 +145,15 @@ async fn a_newer_schema_is_read_and_not_written() {
     let job = store.catalog.submit(refresh("docs"), at(0)).await.unwrap();
     store.catalog.close().await;
     let mut connection = raw(&store.path()).await;
-    connection
-        .execute("INSERT INTO lancegate_schema (version) VALUES (99)")
-        .await
-        .unwrap();
-    connection
-        .execute("ALTER TABLE jobs ADD COLUMN mood TEXT")
-        .await
-        .unwrap();
-    connection
-        .execute("UPDATE jobs SET state = 'hibernating'")
-        .await
-        .unwrap();
+    connection.execute("INSERT INTO lancegate_schema (version) VALUES (99)").await.unwrap();
+    connection.execute("ALTER TABLE jobs ADD COLUMN mood TEXT").await.unwrap();
+    connection.execute("UPDATE jobs SET state = 'hibernating'").await.unwrap();
     connection.close().await.unwrap();
 
     store.reopen().await;
-    assert_eq!(
-        store.state(&job).await,
-        JobState::Other("hibernating".to_owned())
-    );
-    let error = store
-        .catalog
-        .submit(refresh("docs"), at(0))
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            CatalogError::NewerSchema {
-                found: 99,
-                supported: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert_eq!(store.state(&job).await, JobState::Other("hibernating".to_owned()));
+    let error = store.catalog.submit(refresh("docs"), at(0)).await.unwrap_err();
+    assert!(matches!(error, CatalogError::NewerSchema { found: 99, supported: 1, .. }), "{error}");
 }
 
 #[tokio::test]
@@ -251,24 +163,15 @@ async fn files_that_are_not_ours_are_refused_and_left_alone() {
 
     let garbage = b"id,name\n1,this is a table of something else entirely\n".repeat(100);
     fs::write(&path, &garbage).unwrap();
-    assert!(matches!(
-        refusal(&path).await,
-        CatalogError::NotACatalog { .. }
-    ));
+    assert!(matches!(refusal(&path).await, CatalogError::NotACatalog { .. }));
     assert_eq!(fs::read(&path).unwrap(), garbage);
 
     fs::remove_file(&path).unwrap();
     let mut foreign = raw(&path).await;
-    foreign
-        .execute("CREATE TABLE jobs (id INTEGER)")
-        .await
-        .unwrap();
+    foreign.execute("CREATE TABLE jobs (id INTEGER)").await.unwrap();
     foreign.close().await.unwrap();
     let before = fs::read(&path).unwrap();
-    assert!(matches!(
-        refusal(&path).await,
-        CatalogError::NotACatalog { .. }
-    ));
+    assert!(matches!(refusal(&path).await, CatalogError::NotACatalog { .. }));
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
@@ -276,11 +179,7 @@ async fn files_that_are_not_ours_are_refused_and_left_alone() {
 async fn damaged_files_are_refused() {
     let store = Store::new().await;
     for number in 0..50 {
-        store
-            .catalog
-            .submit(refresh("docs"), at(number))
-            .await
-            .unwrap();
+        store.catalog.submit(refresh("docs"), at(number)).await.unwrap();
     }
     store.catalog.close().await;
     let whole = fs::read(store.path()).unwrap();
@@ -295,10 +194,7 @@ async fn damaged_files_are_refused() {
     for (case, bytes) in cases {
         fs::write(store.path(), bytes).unwrap();
         let error = refusal(&store.path()).await;
-        assert!(
-            matches!(error, CatalogError::Corrupt { .. }),
-            "{case}: {error}"
-        );
+        assert!(matches!(error, CatalogError::Corrupt { .. }), "{case}: {error}");
     }
 }
 
@@ -311,8 +207,5 @@ async fn a_folder_that_cannot_be_written_is_named() {
         assert!(error.to_string().contains(path), "{error}");
     }
     let folder = TempDir::new().unwrap();
-    assert!(matches!(
-        refusal(folder.path()).await,
-        CatalogError::Io { .. }
-    ));
+    assert!(matches!(refusal(folder.path()).await, CatalogError::Io { .. }));
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta};
 use lancegate_catalog::{
-    AttemptEpoch, Catalog, Database, GatewayId, Job, JobKind, JobState, NewJob, Table, TableId,
-    TableKind, TableName, Timestamp,
+    AttemptEpoch, Catalog, Database, GatewayId, Job, JobKind, JobState, NewJob, Table, TableId, TableKind, TableName,
+    Timestamp,
 };
 use tempfile::TempDir;
 
@@ -21,9 +21,7 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) async fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let catalog = Catalog::open_sqlite(&folder.path().join("catalog.db"))
-            .await
-            .unwrap();
+        let catalog = Catalog::open_sqlite(&folder.path().join("catalog.db")).await.unwrap();
         Store { folder, catalog }
     }
 
@@ -40,10 +38,7 @@ impl Store {
     /// Submits a job and claims it.
     pub(crate) async fn running(&self, job: NewJob) -> Job {
         let id = self.catalog.submit(job, at(0)).await.unwrap().id;
-        self.catalog
-            .claim(id, &gateway(), LEASE, at(0))
-            .await
-            .unwrap()
+        self.catalog.claim(id, &gateway(), LEASE, at(0)).await.unwrap()
     }
 
     pub(crate) async fn job(&self, job: &Job) -> Job {
@@ -58,10 +53,7 @@ impl Store {
     pub(crate) async fn history(&self, job: &Job) -> Vec<String> {
         let mut events = self.catalog.events(job.id, 1_000).await.unwrap();
         events.reverse();
-        events
-            .into_iter()
-            .map(|event| format!("{}: {}", event.state, event.message))
-            .collect()
+        events.into_iter().map(|event| format!("{}: {}", event.state, event.message)).collect()
     }
 }
 
@@ -83,11 +75,7 @@ pub(crate) fn earlier(epoch: AttemptEpoch) -> AttemptEpoch {
 }
 
 pub(crate) fn database(name: &str) -> Database {
-    Database {
-        name: name.to_owned(),
-        location: format!("/data/{name}"),
-        created_at: at(0),
-    }
+    Database { name: name.to_owned(), location: format!("/data/{name}"), created_at: at(0) }
 }
 
 pub(crate) fn name(namespace: &[&str], name: &str) -> TableName {

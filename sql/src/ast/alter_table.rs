@@ -162,11 +162,7 @@ impl fmt::Display for AlterTable {
 
 impl fmt::Display for AlterView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.materialized {
-            "ALTER MATERIALIZED VIEW "
-        } else {
-            "ALTER VIEW "
-        })?;
+        f.write_str(if self.materialized { "ALTER MATERIALIZED VIEW " } else { "ALTER VIEW " })?;
         if self.if_exists {
             f.write_str("IF EXISTS ")?;
         }

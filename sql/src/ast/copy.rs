@@ -19,9 +19,6 @@ impl fmt::Display for Copy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The native form ends in a semicolon and the rows that would follow.
         let text = self.0.to_string();
-        f.write_str(
-            text.split_once(';')
-                .map_or(text.as_str(), |(statement, _)| statement),
-        )
+        f.write_str(text.split_once(';').map_or(text.as_str(), |(statement, _)| statement))
     }
 }

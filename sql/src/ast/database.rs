@@ -142,24 +142,14 @@ impl fmt::Display for Property {
 
 impl fmt::Display for CreateDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "CREATE DATABASE {}{}",
-            if_not_exists(self.if_not_exists),
-            self.name
-        )
+        write!(f, "CREATE DATABASE {}{}", if_not_exists(self.if_not_exists), self.name)
     }
 }
 
 impl fmt::Display for AttachDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exists = if_not_exists(self.if_not_exists);
-        write!(
-            f,
-            "ATTACH DATABASE {exists}{} FROM {}",
-            self.name,
-            Literal(&self.location)
-        )
+        write!(f, "ATTACH DATABASE {exists}{} FROM {}", self.name, Literal(&self.location))
     }
 }
 
@@ -171,12 +161,7 @@ impl fmt::Display for DropDatabase {
 
 impl fmt::Display for CreateSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "CREATE SCHEMA {}{}",
-            if_not_exists(self.if_not_exists),
-            self.schema
-        )?;
+        write!(f, "CREATE SCHEMA {}{}", if_not_exists(self.if_not_exists), self.schema)?;
         if self.properties.is_empty() {
             return Ok(());
         }
@@ -228,9 +213,7 @@ impl fmt::Display for DropStorageIntegration {
 
 /// Returns whether an option of this name holds something to keep from logs.
 fn is_confidential(name: &str) -> bool {
-    ["key", "secret", "password", "token", "credential"]
-        .iter()
-        .any(|word| name.contains(word))
+    ["key", "secret", "password", "token", "credential"].iter().any(|word| name.contains(word))
 }
 
 pub(super) fn if_not_exists(set: bool) -> &'static str {

@@ -96,13 +96,7 @@ impl fmt::Display for FunctionBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(")?;
         write_separated(f, &self.parameters, ", ")?;
-        write!(
-            f,
-            ") RETURNS {} LANGUAGE {} AS {}",
-            self.returns,
-            self.language,
-            Literal(&self.source)
-        )
+        write!(f, ") RETURNS {} LANGUAGE {} AS {}", self.returns, self.language, Literal(&self.source))
     }
 }
 

@@ -50,11 +50,7 @@ pub struct DropIndex {
 
 impl fmt::Display for CreateIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.unique {
-            "CREATE UNIQUE INDEX "
-        } else {
-            "CREATE INDEX "
-        })?;
+        f.write_str(if self.unique { "CREATE UNIQUE INDEX " } else { "CREATE INDEX " })?;
         if let Some(name) = &self.name {
             let exists = if self.if_not_exists { "IF NOT EXISTS " } else { "" };
             write!(f, "{exists}{name} ")?;

@@ -59,20 +59,12 @@ impl ExplainFormat {
 impl fmt::Display for Explain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("EXPLAIN ")?;
-        let ExplainOptions {
-            analyze,
-            verbose,
-            format,
-        } = self.options;
+        let ExplainOptions { analyze, verbose, format } = self.options;
         let format = format.map(|format| format!("FORMAT {}", format.as_str()));
-        let options: Vec<&str> = [
-            analyze.then_some("ANALYZE"),
-            verbose.then_some("VERBOSE"),
-            format.as_deref(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        let options: Vec<&str> = [analyze.then_some("ANALYZE"), verbose.then_some("VERBOSE"), format.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect();
         if !options.is_empty() {
             write!(f, "({}) ", options.join(", "))?;
         }

@@ -94,12 +94,7 @@ impl fmt::Display for RefreshColumn {
 
 impl fmt::Display for RefreshMaterializedView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "REFRESH MATERIALIZED VIEW {}{}",
-            self.view,
-            self.options.with_clause()
-        )?;
+        write!(f, "REFRESH MATERIALIZED VIEW {}{}", self.view, self.options.with_clause())?;
         match self.wait {
             None => Ok(()),
             Some(wait) => write!(f, " {wait}"),

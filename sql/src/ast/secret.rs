@@ -94,22 +94,14 @@ impl fmt::Display for SecretValue {
 impl fmt::Display for CreateSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exists = if_not_exists(self.if_not_exists);
-        write!(
-            f,
-            "CREATE SECRET {exists}{} TYPE = GENERIC_STRING SECRET_STRING = {}",
-            self.name, self.value
-        )
+        write!(f, "CREATE SECRET {exists}{} TYPE = GENERIC_STRING SECRET_STRING = {}", self.name, self.value)
     }
 }
 
 impl fmt::Display for AlterSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exists = if self.if_exists { "IF EXISTS " } else { "" };
-        write!(
-            f,
-            "ALTER SECRET {exists}{} SECRET_STRING = {}",
-            self.name, self.value
-        )
+        write!(f, "ALTER SECRET {exists}{} SECRET_STRING = {}", self.name, self.value)
     }
 }
 

@@ -9,8 +9,7 @@ mod transaction;
 
 pub use cursor::{CloseCursor, DeclareCursor, Fetch, FetchDirection, Move};
 pub use setting::{
-    Deallocate, Discard, Execute, Listen, Prepare, Reset, Set, SetItem, SetScope, SetValue, Show, Unlisten,
-    Vacuum,
+    Deallocate, Discard, Execute, Listen, Prepare, Reset, Set, SetItem, SetScope, SetValue, Show, Unlisten, Vacuum,
 };
 pub use transaction::{
     Begin, Commit, IsolationLevel, Release, Rollback, RollbackTo, Savepoint, SetTransaction, TransactionModes,

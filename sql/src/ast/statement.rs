@@ -3,17 +3,16 @@
 use std::fmt;
 
 use super::{
-    AlterFunction, AlterMaterializedView, AlterSchema, AlterSecret, AlterTable, AlterUser, AlterView,
-    AttachDatabase, Begin, CancelJob, CatalogListing, CloneTable, CloseCursor, Comment, Commit, Copy,
-    CreateApiKey, CreateDatabase, CreateFunction, CreateIndex, CreateMaterializedView, CreateSchema,
-    CreateSecret, CreateStorageIntegration, CreateTable, CreateTableAs, CreateUser, CreateView, Deallocate,
-    DeclareCursor, Delete, Describe, DescribeJob, DescribeTable, Discard, DropApiKey, DropDatabase,
-    DropFunction, DropIndex, DropMaterializedView, DropSchema, DropSecret, DropStorageIntegration, DropTable,
-    DropUser, DropView, Execute, Explain, ExplainJob, ExplainRefresh, Fetch, Grant, GrantRole, Insert,
-    Listen, Merge, Move, PauseJob, Prepare, Query, RefreshColumn, RefreshMaterializedView, Release, Reset,
-    ResumeJob, Revoke, RevokeRole, Rollback, RollbackTo, Savepoint, Set, SetTransaction, Show, ShowApiKeys,
-    ShowErrors, ShowGpuClasses, ShowGrants, ShowJobEvents, ShowJobSplits, ShowJobs, ShowRoles, ShowUsers,
-    Truncate, Unlisten, Update, Vacuum, WaitJob,
+    AlterFunction, AlterMaterializedView, AlterSchema, AlterSecret, AlterTable, AlterUser, AlterView, AttachDatabase,
+    Begin, CancelJob, CatalogListing, CloneTable, CloseCursor, Comment, Commit, Copy, CreateApiKey, CreateDatabase,
+    CreateFunction, CreateIndex, CreateMaterializedView, CreateSchema, CreateSecret, CreateStorageIntegration,
+    CreateTable, CreateTableAs, CreateUser, CreateView, Deallocate, DeclareCursor, Delete, Describe, DescribeJob,
+    DescribeTable, Discard, DropApiKey, DropDatabase, DropFunction, DropIndex, DropMaterializedView, DropSchema,
+    DropSecret, DropStorageIntegration, DropTable, DropUser, DropView, Execute, Explain, ExplainJob, ExplainRefresh,
+    Fetch, Grant, GrantRole, Insert, Listen, Merge, Move, PauseJob, Prepare, Query, RefreshColumn,
+    RefreshMaterializedView, Release, Reset, ResumeJob, Revoke, RevokeRole, Rollback, RollbackTo, Savepoint, Set,
+    SetTransaction, Show, ShowApiKeys, ShowErrors, ShowGpuClasses, ShowGrants, ShowJobEvents, ShowJobSplits, ShowJobs,
+    ShowRoles, ShowUsers, Truncate, Unlisten, Update, Vacuum, WaitJob,
 };
 
 /// A parsed statement.

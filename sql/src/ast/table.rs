@@ -128,10 +128,7 @@ impl VersionReference {
                 else {
                     return None;
                 };
-                match (
-                    function.name.to_string().to_ascii_lowercase().as_str(),
-                    &value.value,
-                ) {
+                match (function.name.to_string().to_ascii_lowercase().as_str(), &value.value) {
                     ("version", native::Value::Number(number, _)) => number.parse().ok().map(Self::Version),
                     ("tag", native::Value::SingleQuotedString(tag)) => Some(Self::Tag(tag.clone())),
                     _ => None,
@@ -151,11 +148,7 @@ impl fmt::Display for CreateTable {
 impl fmt::Display for CreateTableAs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.native.fmt(f)?;
-        if self.with_data {
-            Ok(())
-        } else {
-            f.write_str(" WITH NO DATA")
-        }
+        if self.with_data { Ok(()) } else { f.write_str(" WITH NO DATA") }
     }
 }
 

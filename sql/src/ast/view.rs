@@ -100,13 +100,7 @@ impl fmt::Display for CreateMaterializedView {
         if self.if_not_exists {
             f.write_str("IF NOT EXISTS ")?;
         }
-        write!(
-            f,
-            "{}{} AS {}",
-            self.view,
-            self.options.with_clause(),
-            self.query_text
-        )
+        write!(f, "{}{} AS {}", self.view, self.options.with_clause(), self.query_text)
     }
 }
 

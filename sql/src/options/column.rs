@@ -29,12 +29,8 @@ pub struct ColumnOptions {
 
 impl ColumnOptions {
     /// The names of all options of a declaration.
-    pub const SUPPORTED: &'static [&'static str] = &[
-        "auto_refresh_enabled",
-        "auto_refresh_interval_seconds",
-        "version",
-        "branch",
-    ];
+    pub const SUPPORTED: &'static [&'static str] =
+        &["auto_refresh_enabled", "auto_refresh_interval_seconds", "version", "branch"];
     /// The names of the options that can change later.
     pub const SETTABLE: &'static [&'static str] = &["auto_refresh_enabled", "auto_refresh_interval_seconds"];
 
@@ -89,21 +85,12 @@ impl fmt::Display for ColumnOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |text: &String| Literal(text).to_string();
         let pairs = [
-            (
-                "auto_refresh_enabled",
-                self.auto_refresh_enabled.map(|set| set.to_string()),
-            ),
-            (
-                "auto_refresh_interval_seconds",
-                self.auto_refresh_interval_seconds.map(|n| n.to_string()),
-            ),
+            ("auto_refresh_enabled", self.auto_refresh_enabled.map(|set| set.to_string())),
+            ("auto_refresh_interval_seconds", self.auto_refresh_interval_seconds.map(|n| n.to_string())),
             ("version", self.version.as_ref().map(text)),
             ("branch", self.branch.as_ref().map(text)),
         ];
-        let pairs = pairs
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect();
+        let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         f.write_str(&join_pairs(pairs))
     }
 }
@@ -154,19 +141,10 @@ impl ViewOptions {
 impl fmt::Display for ViewOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs = [
-            (
-                "auto_refresh_enabled",
-                self.auto_refresh_enabled.map(|set| set.to_string()),
-            ),
-            (
-                "auto_refresh_interval_seconds",
-                self.auto_refresh_interval_seconds.map(|n| n.to_string()),
-            ),
+            ("auto_refresh_enabled", self.auto_refresh_enabled.map(|set| set.to_string())),
+            ("auto_refresh_interval_seconds", self.auto_refresh_interval_seconds.map(|n| n.to_string())),
         ];
-        let pairs = pairs
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect();
+        let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         f.write_str(&join_pairs(pairs))
     }
 }

@@ -10,10 +10,7 @@ pub struct OptionPositions(Vec<(&'static str, Option<usize>)>);
 impl OptionPositions {
     /// Returns the position of an option's name in the text.
     pub fn get(&self, name: &str) -> Option<usize> {
-        self.0
-            .iter()
-            .find(|(known, _)| *known == name)
-            .and_then(|(_, position)| *position)
+        self.0.iter().find(|(known, _)| *known == name).and_then(|(_, position)| *position)
     }
 }
 
@@ -41,11 +38,7 @@ pub(crate) struct KnownOption<'a> {
 
 impl OptionReader {
     pub(crate) fn new(statement: &'static str, supported: &'static [&'static str]) -> Self {
-        Self {
-            statement,
-            supported,
-            positions: OptionPositions::default(),
-        }
+        Self { statement, supported, positions: OptionPositions::default() }
     }
 
     /// Returns the option under its one spelling; refuses unknown names and a
@@ -62,11 +55,7 @@ impl OptionReader {
             return Err(duplicate_option(name).at(position));
         }
         self.positions.0.push((name, position));
-        Ok(KnownOption {
-            name,
-            value: &option.value,
-            position,
-        })
+        Ok(KnownOption { name, value: &option.value, position })
     }
 
     pub(crate) fn into_positions(self) -> OptionPositions {
@@ -81,15 +70,13 @@ impl KnownOption<'_> {
             OptionValue::Number(text) | OptionValue::String(text) => text.trim().parse().ok(),
             OptionValue::Boolean(_) | OptionValue::Word(_) => None,
         };
-        number
-            .filter(|number| (min..=max).contains(number))
-            .ok_or_else(|| {
-                let range = match max {
-                    u64::MAX => format!("an integer of at least {min}"),
-                    max => format!("an integer from {min} to {max}"),
-                };
-                self.invalid(&range)
-            })
+        number.filter(|number| (min..=max).contains(number)).ok_or_else(|| {
+            let range = match max {
+                u64::MAX => format!("an integer of at least {min}"),
+                max => format!("an integer from {min} to {max}"),
+            };
+            self.invalid(&range)
+        })
     }
 
     /// Returns an integer within `min..=max`, where `max` fits 32 bits.
@@ -109,9 +96,7 @@ impl KnownOption<'_> {
             OptionValue::Number(text) | OptionValue::String(text) => text.trim().parse::<f64>().ok(),
             OptionValue::Boolean(_) | OptionValue::Word(_) => None,
         };
-        number
-            .filter(|number| number.is_finite() && accept(*number))
-            .ok_or_else(|| self.invalid(range))
+        number.filter(|number| number.is_finite() && accept(*number)).ok_or_else(|| self.invalid(range))
     }
 
     /// Returns a boolean.
@@ -131,11 +116,7 @@ impl KnownOption<'_> {
     pub(crate) fn invalid(&self, range: &str) -> ParseError {
         ParseError::new(
             ParseErrorKind::BadOptionValue,
-            format!(
-                "invalid value for option \"{}\": \"{}\"",
-                self.name,
-                self.value.as_str()
-            ),
+            format!("invalid value for option \"{}\": \"{}\"", self.name, self.value.as_str()),
         )
         .with_detail(format!("Option \"{}\" takes {range}.", self.name))
         .at(self.position)
@@ -143,16 +124,10 @@ impl KnownOption<'_> {
 }
 
 pub(crate) fn unknown_option(statement: &str, name: &str, supported: &[&str]) -> ParseError {
-    ParseError::new(
-        ParseErrorKind::UnknownOption,
-        format!("unrecognized option \"{name}\" for {statement}"),
-    )
-    .with_hint(format!("Supported options are {}.", supported.join(", ")))
+    ParseError::new(ParseErrorKind::UnknownOption, format!("unrecognized option \"{name}\" for {statement}"))
+        .with_hint(format!("Supported options are {}.", supported.join(", ")))
 }
 
 pub(crate) fn duplicate_option(name: &str) -> ParseError {
-    ParseError::new(
-        ParseErrorKind::DuplicateOption,
-        format!("option \"{name}\" specified more than once"),
-    )
+    ParseError::new(ParseErrorKind::DuplicateOption, format!("option \"{name}\" specified more than once"))
 }

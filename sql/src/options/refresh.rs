@@ -147,37 +147,16 @@ impl RefreshOptions {
             ("gpu_count", self.gpu_count.map(|n| n.to_string())),
             ("gpu_class", self.gpu_class.as_ref().map(text)),
             ("batch_size", self.batch_size.map(|n| n.to_string())),
-            (
-                "error_policy",
-                self.error_policy.map(|p| Literal(p.as_str()).to_string()),
-            ),
-            (
-                "max_failed_fraction",
-                self.max_failed_fraction.map(|n| n.to_string()),
-            ),
+            ("error_policy", self.error_policy.map(|p| Literal(p.as_str()).to_string())),
+            ("max_failed_fraction", self.max_failed_fraction.map(|n| n.to_string())),
             ("max_failed_rows", self.max_failed_rows.map(|n| n.to_string())),
-            (
-                "row_timeout_seconds",
-                self.row_timeout_seconds.map(|n| n.to_string()),
-            ),
-            (
-                "init_timeout_seconds",
-                self.init_timeout_seconds.map(|n| n.to_string()),
-            ),
-            (
-                "max_executor_processes_per_worker",
-                self.max_executor_processes_per_worker.map(|n| n.to_string()),
-            ),
-            (
-                "publication_interval_rows",
-                self.publication_interval_rows.map(|n| n.to_string()),
-            ),
+            ("row_timeout_seconds", self.row_timeout_seconds.map(|n| n.to_string())),
+            ("init_timeout_seconds", self.init_timeout_seconds.map(|n| n.to_string())),
+            ("max_executor_processes_per_worker", self.max_executor_processes_per_worker.map(|n| n.to_string())),
+            ("publication_interval_rows", self.publication_interval_rows.map(|n| n.to_string())),
             ("branch", self.branch.as_ref().map(text)),
         ];
-        pairs
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect()
+        pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
     /// Returns the names of the set options that an expression column refuses.
@@ -225,8 +204,7 @@ pub struct RefreshViewOptions {
 
 impl RefreshViewOptions {
     /// The names of all options.
-    pub const SUPPORTED: &'static [&'static str] =
-        &["full", "cpu_millis", "memory_bytes", "gpu_count", "gpu_class"];
+    pub const SUPPORTED: &'static [&'static str] = &["full", "cpu_millis", "memory_bytes", "gpu_count", "gpu_class"];
 
     /// Reads the options from pairs of names and values.
     ///
@@ -260,15 +238,9 @@ impl RefreshViewOptions {
             ("cpu_millis", self.cpu_millis.map(|n| n.to_string())),
             ("memory_bytes", self.memory_bytes.map(|n| n.to_string())),
             ("gpu_count", self.gpu_count.map(|n| n.to_string())),
-            (
-                "gpu_class",
-                self.gpu_class.as_ref().map(|text| Literal(text).to_string()),
-            ),
+            ("gpu_class", self.gpu_class.as_ref().map(|text| Literal(text).to_string())),
         ];
-        pairs
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect()
+        pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
     /// Displays the options as ` WITH (…)`, or nothing without any.
@@ -287,12 +259,11 @@ fn ensure_budget(
 ) -> Result<(), ParseError> {
     match (cpu_millis, memory_bytes, gpu_count) {
         (None, None, None | Some(1..)) | (Some(_), Some(_), Some(_)) => Ok(()),
-        (None, None, Some(0)) => Err(ParseError::new(
-            ParseErrorKind::BadOptionValue,
-            "invalid value for option \"gpu_count\": \"0\"",
-        )
-        .with_detail("Option \"gpu_count\" must be at least 1 unless cpu_millis and memory_bytes are given.")
-        .at(positions.get("gpu_count"))),
+        (None, None, Some(0)) => {
+            Err(ParseError::new(ParseErrorKind::BadOptionValue, "invalid value for option \"gpu_count\": \"0\"")
+                .with_detail("Option \"gpu_count\" must be at least 1 unless cpu_millis and memory_bytes are given.")
+                .at(positions.get("gpu_count")))
+        }
         (cpu, memory, gpu) => {
             let missing = [
                 cpu.is_none().then_some("cpu_millis"),
@@ -300,11 +271,7 @@ fn ensure_budget(
                 gpu.is_none().then_some("gpu_count"),
             ];
             let missing: Vec<_> = missing.into_iter().flatten().collect();
-            let given = if cpu.is_some() {
-                "cpu_millis"
-            } else {
-                "memory_bytes"
-            };
+            let given = if cpu.is_some() { "cpu_millis" } else { "memory_bytes" };
             Err(ParseError::new(
                 ParseErrorKind::BadOptionValue,
                 format!("option \"{given}\" needs {} too", missing.join(" and ")),
@@ -319,9 +286,7 @@ fn ensure_budget(
 fn gpu_class(option: &super::list::KnownOption<'_>) -> Result<String, ParseError> {
     let label = |text: &str| {
         text.len() <= GPU_CLASS_CHARS_MAX
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
     option.text(label, "1 to 63 lower case letters, digits and hyphens")
 }
@@ -336,16 +301,9 @@ fn error_policy(option: &super::list::KnownOption<'_>) -> Result<ErrorPolicy, Pa
 }
 
 pub(super) fn branch(option: &super::list::KnownOption<'_>) -> Result<String, ParseError> {
-    option.text(
-        |text| text.chars().count() <= BRANCH_CHARS_MAX,
-        "a name of at most 64 characters",
-    )
+    option.text(|text| text.chars().count() <= BRANCH_CHARS_MAX, "a name of at most 64 characters")
 }
 
 pub(super) fn join_pairs(pairs: Vec<(&'static str, String)>) -> String {
-    pairs
-        .into_iter()
-        .map(|(name, value)| format!("{name} = {value}"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    pairs.into_iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")
 }

@@ -19,11 +19,7 @@ pub struct SqlOption {
 impl SqlOption {
     /// Returns an option that does not come from a text.
     pub fn new(name: impl AsRef<str>, value: OptionValue) -> Self {
-        Self {
-            name: name.as_ref().to_ascii_lowercase(),
-            value,
-            position: Position::default(),
-        }
+        Self { name: name.as_ref().to_ascii_lowercase(), value, position: Position::default() }
     }
 }
 
@@ -83,11 +79,7 @@ pub struct WithClause(pub(crate) String);
 
 impl fmt::Display for WithClause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " WITH ({})", self.0)
-        }
+        if self.0.is_empty() { Ok(()) } else { write!(f, " WITH ({})", self.0) }
     }
 }
 

@@ -2,9 +2,7 @@
 
 mod table;
 
-use crate::ast::{
-    AlterMaterializedView, AlterSchema, AlterSecret, AlterView, Comment, CommentTarget, Statement,
-};
+use crate::ast::{AlterMaterializedView, AlterSchema, AlterSecret, AlterView, Comment, CommentTarget, Statement};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 use crate::name::{Ident, ObjectName};
@@ -36,11 +34,7 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         let name = cursor.object_name()?;
         cursor.take(&["SET"]);
         let value = super::create::secret_value(cursor)?;
-        return Ok(Statement::AlterSecret(AlterSecret {
-            name,
-            if_exists,
-            value,
-        }));
+        return Ok(Statement::AlterSecret(AlterSecret { name, if_exists, value }));
     }
     if cursor.looking_at(&["SCHEMA"]) || cursor.looking_at(&["NAMESPACE"]) {
         let schema = super::create::schema_or_namespace(cursor)?;
@@ -53,9 +47,7 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         let properties = super::create::property_list(cursor)?;
         return Ok(Statement::AlterSchema(AlterSchema { schema, properties }));
     }
-    let kinds = [
-        "DATABASE", "INDEX", "ROLE", "SYSTEM", "SEQUENCE", "TYPE", "DEFAULT", "GROUP",
-    ];
+    let kinds = ["DATABASE", "INDEX", "ROLE", "SYSTEM", "SEQUENCE", "TYPE", "DEFAULT", "GROUP"];
     if let Some(kind) = kinds.iter().find(|kind| cursor.is_keyword(0, kind)) {
         let hint = "Tables, views, schemas, users, Functions and secrets can be altered.";
         return Err(start.refuse(format!("ALTER {kind}"), hint));
@@ -71,11 +63,7 @@ fn alter_materialized_view(cursor: &mut Cursor<'_>) -> Result<Statement, ParseEr
     }
     cursor.expect(&["SET"])?;
     let options = ViewOptions::from_options(&super::options::list(cursor)?)?;
-    Ok(Statement::AlterMaterializedView(AlterMaterializedView {
-        view,
-        if_exists,
-        options,
-    }))
+    Ok(Statement::AlterMaterializedView(AlterMaterializedView { view, if_exists, options }))
 }
 
 fn rename_view(
@@ -86,12 +74,7 @@ fn rename_view(
 ) -> Result<Statement, ParseError> {
     cursor.expect(&["RENAME", "TO"])?;
     let rename_to = cursor.ident()?;
-    Ok(Statement::AlterView(AlterView {
-        view,
-        if_exists,
-        materialized,
-        rename_to,
-    }))
+    Ok(Statement::AlterView(AlterView { view, if_exists, materialized, rename_to }))
 }
 
 /// Parses `COMMENT ON …`.
@@ -115,11 +98,7 @@ pub(super) fn comment(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> 
         return Err(cursor.unexpected());
     };
     cursor.expect(&["IS"])?;
-    let comment = if cursor.take(&["NULL"]) {
-        None
-    } else {
-        Some(cursor.string()?)
-    };
+    let comment = if cursor.take(&["NULL"]) { None } else { Some(cursor.string()?) };
     Ok(Statement::Comment(Comment { target, comment }))
 }
 
@@ -130,8 +109,6 @@ fn comment_column(cursor: &mut Cursor<'_>) -> Result<CommentTarget, ParseError> 
     let table = ObjectName::from_parts(parts);
     match (table, column) {
         (Some(table), Some(column)) => Ok(CommentTarget::Column { table, column }),
-        _ => Err(start
-            .unexpected()
-            .with_hint("Write the column as <table>.<column>.")),
+        _ => Err(start.unexpected().with_hint("Write the column as <table>.<column>.")),
     }
 }

@@ -5,9 +5,9 @@ use sqlparser::tokenizer::Token;
 
 use super::options;
 use crate::ast::{
-    AttachDatabase, CloneTable, CreateApiKey, CreateDatabase, CreateIndex, CreateMaterializedView,
-    CreateSchema, CreateSecret, CreateStorageIntegration, CreateTable, CreateTableAs, CreateView, Password,
-    Property, SecretValue, Statement, VersionReference,
+    AttachDatabase, CloneTable, CreateApiKey, CreateDatabase, CreateIndex, CreateMaterializedView, CreateSchema,
+    CreateSecret, CreateStorageIntegration, CreateTable, CreateTableAs, CreateView, Password, Property, SecretValue,
+    Statement, VersionReference,
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -102,17 +102,8 @@ fn create_table(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<Statement,
     let table = cursor.object_name()?;
     if cursor.take(&["CLONE"]) {
         let source = cursor.object_name()?;
-        let at = if cursor.take(&["AT"]) {
-            Some(version(cursor)?)
-        } else {
-            None
-        };
-        return Ok(Statement::CloneTable(CloneTable {
-            table,
-            if_not_exists,
-            source,
-            at,
-        }));
+        let at = if cursor.take(&["AT"]) { Some(version(cursor)?) } else { None };
+        return Ok(Statement::CloneTable(CloneTable { table, if_not_exists, source, at }));
     }
     // The native parser reads the whole statement; only the tail that it lacks
     // is taken here.
@@ -135,11 +126,7 @@ fn create_table(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<Statement,
     Ok(match native.query {
         Some(_) => {
             let with_data = with_data.is_none_or(|(_, with_data)| with_data);
-            Statement::CreateTableAs(CreateTableAs {
-                table,
-                native,
-                with_data,
-            })
+            Statement::CreateTableAs(CreateTableAs { table, native, with_data })
         }
         None => Statement::CreateTable(CreateTable { table, native }),
     })
@@ -195,11 +182,7 @@ fn create_view(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<Statement, 
     let query_start = query.mark();
     query.rewind(cursor.mark());
     let query_text = query.text_since(query_start).to_owned();
-    Ok(Statement::CreateView(CreateView {
-        view,
-        native: Box::new(native),
-        query_text,
-    }))
+    Ok(Statement::CreateView(CreateView { view, native: Box::new(native), query_text }))
 }
 
 fn create_materialized_view(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
@@ -261,22 +244,14 @@ pub(super) fn attach(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         None => return Err(cursor.unexpected()),
     }
     let location = cursor.string()?;
-    Ok(Statement::AttachDatabase(AttachDatabase {
-        name,
-        if_not_exists,
-        location,
-    }))
+    Ok(Statement::AttachDatabase(AttachDatabase { name, if_not_exists, location }))
 }
 
 fn create_schema(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let namespace = cursor.looking_at(&["NAMESPACE"]);
     cursor.advance();
     let if_not_exists = cursor.if_not_exists();
-    let schema = if namespace {
-        namespace_path(cursor)?
-    } else {
-        cursor.schema_name()?
-    };
+    let schema = if namespace { namespace_path(cursor)? } else { cursor.schema_name()? };
     if cursor.looking_at(&["AUTHORIZATION"]) {
         let hint = "GRANT OWNERSHIP ON SCHEMA makes another user the owner.";
         return Err(cursor.refuse("AUTHORIZATION in CREATE SCHEMA", hint));
@@ -288,11 +263,7 @@ fn create_schema(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     } else if cursor.take(&["PROPERTIES"]) {
         properties = property_list(cursor)?;
     }
-    Ok(Statement::CreateSchema(CreateSchema {
-        schema,
-        if_not_exists,
-        properties,
-    }))
+    Ok(Statement::CreateSchema(CreateSchema { schema, if_not_exists, properties }))
 }
 
 /// Takes `SCHEMA <path>` or `NAMESPACE <component> [IN <schema>]`.
@@ -308,31 +279,18 @@ pub(super) fn schema_or_namespace(cursor: &mut Cursor<'_>) -> Result<SchemaName,
 pub(super) fn namespace_path(cursor: &mut Cursor<'_>) -> Result<SchemaName, ParseError> {
     let component = cursor.ident()?;
     if cursor.peek() == Some(&Token::Period) {
-        return Err(cursor
-            .unexpected()
-            .with_hint("NAMESPACE takes one component; name its parent with IN."));
+        return Err(cursor.unexpected().with_hint("NAMESPACE takes one component; name its parent with IN."));
     }
-    let parent = if cursor.take(&["IN"]) {
-        cursor.schema_name()?
-    } else {
-        SchemaName::new("public")
-    };
+    let parent = if cursor.take(&["IN"]) { cursor.schema_name()? } else { SchemaName::new("public") };
     Ok(parent.child(component.as_str()))
 }
 
 /// Takes `('<key>' = '<value>', …)`; keys may be bare words.
 pub(super) fn property_list(cursor: &mut Cursor<'_>) -> Result<Vec<Property>, ParseError> {
     cursor.parenthesized(|cursor| {
-        let key = if cursor.is_string(0) {
-            cursor.string()?
-        } else {
-            cursor.any_word()?
-        };
+        let key = if cursor.is_string(0) { cursor.string()? } else { cursor.any_word()? };
         cursor.expect_token(&Token::Eq)?;
-        Ok(Property {
-            key,
-            value: cursor.string()?,
-        })
+        Ok(Property { key, value: cursor.string()? })
     })
 }
 
@@ -346,10 +304,7 @@ fn create_storage_integration(cursor: &mut Cursor<'_>) -> Result<Statement, Pars
         let slot = match option.name.as_str() {
             "storage_provider" => &mut provider,
             "storage_prefix" => &mut prefix,
-            _ if rest
-                .iter()
-                .any(|seen: &crate::SqlOption| seen.name == option.name) =>
-            {
+            _ if rest.iter().any(|seen: &crate::SqlOption| seen.name == option.name) => {
                 return Err(crate::options::duplicate(&option.name).at(position));
             }
             _ => {
@@ -365,9 +320,7 @@ fn create_storage_integration(cursor: &mut Cursor<'_>) -> Result<Statement, Pars
         }
     }
     let (Some(provider), Some(prefix)) = (provider, prefix) else {
-        return Err(cursor
-            .unexpected()
-            .with_hint("An integration needs STORAGE_PROVIDER and STORAGE_PREFIX."));
+        return Err(cursor.unexpected().with_hint("An integration needs STORAGE_PROVIDER and STORAGE_PREFIX."));
     };
     Ok(Statement::CreateStorageIntegration(CreateStorageIntegration {
         name,
@@ -385,11 +338,7 @@ fn create_secret(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         cursor.expect_token(&Token::Eq)?;
         cursor.expect(&["GENERIC_STRING"])?;
     }
-    Ok(Statement::CreateSecret(CreateSecret {
-        name,
-        if_not_exists,
-        value: secret_value(cursor)?,
-    }))
+    Ok(Statement::CreateSecret(CreateSecret { name, if_not_exists, value: secret_value(cursor)? }))
 }
 
 /// Takes `SECRET_STRING = {'<value>' | $1}`.
@@ -397,11 +346,7 @@ pub(super) fn secret_value(cursor: &mut Cursor<'_>) -> Result<SecretValue, Parse
     cursor.expect(&["SECRET_STRING"])?;
     cursor.expect_token(&Token::Eq)?;
     if let Some(Token::Placeholder(text)) = cursor.peek() {
-        let number = text
-            .trim_start_matches('$')
-            .parse()
-            .ok()
-            .filter(|number| *number > 0);
+        let number = text.trim_start_matches('$').parse().ok().filter(|number| *number > 0);
         let number = number.ok_or_else(|| cursor.unexpected())?;
         cursor.advance();
         return Ok(SecretValue::Parameter(number));
@@ -411,21 +356,9 @@ pub(super) fn secret_value(cursor: &mut Cursor<'_>) -> Result<SecretValue, Parse
 
 fn create_api_key(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let name = cursor.ident()?;
-    let user = if cursor.take(&["FOR", "USER"]) {
-        Some(cursor.ident()?)
-    } else {
-        None
-    };
-    let valid_until = if cursor.take(&["VALID", "UNTIL"]) {
-        Some(cursor.string()?)
-    } else {
-        None
-    };
-    Ok(Statement::CreateApiKey(CreateApiKey {
-        name,
-        user,
-        valid_until,
-    }))
+    let user = if cursor.take(&["FOR", "USER"]) { Some(cursor.ident()?) } else { None };
+    let valid_until = if cursor.take(&["VALID", "UNTIL"]) { Some(cursor.string()?) } else { None };
+    Ok(Statement::CreateApiKey(CreateApiKey { name, user, valid_until }))
 }
 
 fn create_index(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
@@ -433,11 +366,7 @@ fn create_index(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     cursor.expect(&["INDEX"])?;
     cursor.take(&["CONCURRENTLY"]);
     let if_not_exists = cursor.if_not_exists();
-    let name = if !if_not_exists && cursor.looking_at(&["ON"]) {
-        None
-    } else {
-        Some(cursor.ident()?)
-    };
+    let name = if !if_not_exists && cursor.looking_at(&["ON"]) { None } else { Some(cursor.ident()?) };
     cursor.expect(&["ON"])?;
     let table = cursor.object_name()?;
     let mut method = index_method(cursor)?;
@@ -446,9 +375,7 @@ fn create_index(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         // Orders say nothing about an index that only finds rows.
         cursor.take_one(&["ASC", "DESC"]);
         if cursor.take(&["NULLS"]) {
-            cursor
-                .take_one(&["FIRST", "LAST"])
-                .ok_or_else(|| cursor.unexpected())?;
+            cursor.take_one(&["FIRST", "LAST"]).ok_or_else(|| cursor.unexpected())?;
         }
         Ok(column)
     })?;
@@ -457,15 +384,7 @@ fn create_index(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     }
     let options = options::with(cursor)?;
     ensure_once(&options)?;
-    Ok(Statement::CreateIndex(CreateIndex {
-        name,
-        if_not_exists,
-        unique,
-        table,
-        method,
-        columns,
-        options,
-    }))
+    Ok(Statement::CreateIndex(CreateIndex { name, if_not_exists, unique, table, method, columns, options }))
 }
 
 fn index_method(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParseError> {

@@ -1,8 +1,8 @@
 //! `DROP` of everything.
 
 use crate::ast::{
-    DropApiKey, DropDatabase, DropIndex, DropMaterializedView, DropSchema, DropSecret,
-    DropStorageIntegration, DropTable, DropUser, DropView, Statement,
+    DropApiKey, DropDatabase, DropIndex, DropMaterializedView, DropSchema, DropSecret, DropStorageIntegration,
+    DropTable, DropUser, DropView, Statement,
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -15,41 +15,25 @@ pub(super) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         let if_exists = cursor.if_exists();
         let tables = cursor.comma_separated(Cursor::object_name)?;
         let behavior = cursor.drop_behavior();
-        return Ok(Statement::DropTable(DropTable {
-            if_exists,
-            tables,
-            behavior,
-        }));
+        return Ok(Statement::DropTable(DropTable { if_exists, tables, behavior }));
     }
     if cursor.take(&["VIEW"]) {
         let if_exists = cursor.if_exists();
         let views = cursor.comma_separated(Cursor::object_name)?;
         let behavior = cursor.drop_behavior();
-        return Ok(Statement::DropView(DropView {
-            if_exists,
-            views,
-            behavior,
-        }));
+        return Ok(Statement::DropView(DropView { if_exists, views, behavior }));
     }
     if cursor.take(&["MATERIALIZED", "VIEW"]) {
         let if_exists = cursor.if_exists();
         let views = cursor.comma_separated(Cursor::object_name)?;
         let behavior = cursor.drop_behavior();
-        return Ok(Statement::DropMaterializedView(DropMaterializedView {
-            if_exists,
-            views,
-            behavior,
-        }));
+        return Ok(Statement::DropMaterializedView(DropMaterializedView { if_exists, views, behavior }));
     }
     if cursor.take(&["DATABASE"]) {
         let if_exists = cursor.if_exists();
         let name = cursor.ident()?;
         let behavior = cursor.drop_behavior();
-        return Ok(Statement::DropDatabase(DropDatabase {
-            name,
-            if_exists,
-            behavior,
-        }));
+        return Ok(Statement::DropDatabase(DropDatabase { name, if_exists, behavior }));
     }
     if cursor.looking_at(&["SCHEMA"]) || cursor.looking_at(&["NAMESPACE"]) {
         return drop_schema(cursor);
@@ -59,11 +43,7 @@ pub(super) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         let if_exists = cursor.if_exists();
         let indexes = cursor.comma_separated(Cursor::field_path)?;
         let behavior = cursor.drop_behavior();
-        return Ok(Statement::DropIndex(DropIndex {
-            if_exists,
-            indexes,
-            behavior,
-        }));
+        return Ok(Statement::DropIndex(DropIndex { if_exists, indexes, behavior }));
     }
     if cursor.take(&["FUNCTION"]) {
         return super::function::drop(cursor);
@@ -75,25 +55,16 @@ pub(super) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     }
     if cursor.take(&["SECRET"]) {
         let if_exists = cursor.if_exists();
-        return Ok(Statement::DropSecret(DropSecret {
-            name: cursor.object_name()?,
-            if_exists,
-        }));
+        return Ok(Statement::DropSecret(DropSecret { name: cursor.object_name()?, if_exists }));
     }
     if cursor.take(&["API", "KEY"]) {
         let if_exists = cursor.if_exists();
-        return Ok(Statement::DropApiKey(DropApiKey {
-            name: cursor.ident()?,
-            if_exists,
-        }));
+        return Ok(Statement::DropApiKey(DropApiKey { name: cursor.ident()?, if_exists }));
     }
     if cursor.take(&["STORAGE", "INTEGRATION"]) {
         let if_exists = cursor.if_exists();
         let name = cursor.ident()?;
-        return Ok(Statement::DropStorageIntegration(DropStorageIntegration {
-            name,
-            if_exists,
-        }));
+        return Ok(Statement::DropStorageIntegration(DropStorageIntegration { name, if_exists }));
     }
     if cursor.looking_at(&["ROLE"]) {
         let hint = "A role is gone once nothing is granted to it and it to nobody.";
@@ -112,9 +83,5 @@ fn drop_schema(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         cursor.comma_separated(Cursor::schema_name)?
     };
     let behavior = cursor.drop_behavior();
-    Ok(Statement::DropSchema(DropSchema {
-        schemas,
-        if_exists,
-        behavior,
-    }))
+    Ok(Statement::DropSchema(DropSchema { schemas, if_exists, behavior }))
 }

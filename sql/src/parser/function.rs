@@ -5,8 +5,7 @@ use sqlparser::tokenizer::Token;
 use super::create::ensure_once;
 use super::options;
 use crate::ast::{
-    AlterFunction, CreateFunction, DropFunction, FunctionBody, FunctionDefinition, FunctionParameter,
-    Statement,
+    AlterFunction, CreateFunction, DropFunction, FunctionBody, FunctionDefinition, FunctionParameter, Statement,
 };
 use crate::cursor::Cursor;
 use crate::error::{ParseError, ParseErrorKind};
@@ -38,27 +37,17 @@ const TYPE_DEPTH_MAX: usize = 16;
 pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let name = cursor.object_name()?;
     let (definition, supported) = if cursor.take(&["FROM"]) {
-        (
-            FunctionDefinition::Registration(cursor.string()?),
-            REGISTRATION_OPTIONS,
-        )
+        (FunctionDefinition::Registration(cursor.string()?), REGISTRATION_OPTIONS)
     } else {
         (FunctionDefinition::Source(body(cursor)?), SOURCE_OPTIONS)
     };
     let options = options::with(cursor)?;
     ensure_known(&options, "CREATE FUNCTION", supported)?;
-    Ok(Statement::CreateFunction(CreateFunction {
-        name,
-        definition,
-        options,
-    }))
+    Ok(Statement::CreateFunction(CreateFunction { name, definition, options }))
 }
 
 fn ensure_known(options: &[SqlOption], statement: &str, supported: &[&str]) -> Result<(), ParseError> {
-    if let Some(option) = options
-        .iter()
-        .find(|option| !supported.contains(&option.name.as_str()))
-    {
+    if let Some(option) = options.iter().find(|option| !supported.contains(&option.name.as_str())) {
         return Err(unknown(statement, &option.name, supported).at(option.position.get()));
     }
     ensure_once(options)
@@ -66,21 +55,14 @@ fn ensure_known(options: &[SqlOption], statement: &str, supported: &[&str]) -> R
 
 fn body(cursor: &mut Cursor<'_>) -> Result<FunctionBody, ParseError> {
     cursor.expect_token(&Token::LParen)?;
-    let parameters = if cursor.peek() == Some(&Token::RParen) {
-        Vec::new()
-    } else {
-        cursor.comma_separated(parameter)?
-    };
+    let parameters =
+        if cursor.peek() == Some(&Token::RParen) { Vec::new() } else { cursor.comma_separated(parameter)? };
     cursor.expect_token(&Token::RParen)?;
     cursor.expect(&["RETURNS"])?;
     let returns = arrow_type(cursor)?;
     cursor.expect(&["LANGUAGE"])?;
     let at = cursor.clone();
-    let language = if cursor.is_string(0) {
-        cursor.string()?
-    } else {
-        cursor.any_word()?
-    };
+    let language = if cursor.is_string(0) { cursor.string()? } else { cursor.any_word()? };
     let language = language.to_ascii_lowercase();
     if language != "python" {
         return Err(at.refuse(format!("language \"{language}\""), "Functions are in python."));
@@ -89,38 +71,25 @@ fn body(cursor: &mut Cursor<'_>) -> Result<FunctionBody, ParseError> {
     let position = cursor.position().get();
     let source = cursor.string()?;
     if source.trim().is_empty() {
-        return Err(ParseError::new(
-            ParseErrorKind::BadOptionValue,
-            "the source of a Function must not be empty",
-        )
-        .at(position));
+        return Err(
+            ParseError::new(ParseErrorKind::BadOptionValue, "the source of a Function must not be empty").at(position)
+        );
     }
-    Ok(FunctionBody {
-        parameters,
-        returns,
-        language,
-        source,
-    })
+    Ok(FunctionBody { parameters, returns, language, source })
 }
 
 fn parameter(cursor: &mut Cursor<'_>) -> Result<FunctionParameter, ParseError> {
     let name = cursor.ident()?;
     let data_type = arrow_type(cursor)?;
     let nullable = !cursor.take(&["NOT", "NULL"]);
-    Ok(FunctionParameter {
-        name,
-        data_type,
-        nullable,
-    })
+    Ok(FunctionParameter { name, data_type, nullable })
 }
 
 /// Takes an Arrow type as text: a name with `<…>` or `(…)` behind it, or a
 /// string that holds its JSON.
 fn arrow_type(cursor: &mut Cursor<'_>) -> Result<String, ParseError> {
     if cursor.is_string(0) {
-        return cursor
-            .string()
-            .map(|text| crate::name::Literal(&text).to_string());
+        return cursor.string().map(|text| crate::name::Literal(&text).to_string());
     }
     let start = cursor.mark();
     if !matches!(cursor.peek(), Some(Token::Word(word)) if word.quote_style.is_none()) {
@@ -136,9 +105,7 @@ fn arrow_type(cursor: &mut Cursor<'_>) -> Result<String, ParseError> {
                 open.pop();
             }
             // Two that close at once are one token.
-            Some(Token::ShiftRight)
-                if open.len() >= 2 && open[open.len() - 2..].iter().all(|t| *t == Token::Gt) =>
-            {
+            Some(Token::ShiftRight) if open.len() >= 2 && open[open.len() - 2..].iter().all(|t| *t == Token::Gt) => {
                 open.truncate(open.len() - 2);
             }
             Some(Token::Word(_) | Token::Number(..) | Token::Comma | Token::Colon) if !open.is_empty() => {}
@@ -168,12 +135,7 @@ pub(super) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let name = cursor.object_name()?;
     let options = options::with(cursor)?;
     ensure_known(&options, "DROP FUNCTION", &["version", "cascade"])?;
-    let mut drop = DropFunction {
-        name,
-        if_exists,
-        version: None,
-        cascade: false,
-    };
+    let mut drop = DropFunction { name, if_exists, version: None, cascade: false };
     for option in options {
         if option.name == "version" {
             drop.version = Some(option.value.as_str().to_owned());
@@ -181,10 +143,7 @@ pub(super) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
             drop.cascade = option.value.as_bool().ok_or_else(|| {
                 ParseError::new(
                     ParseErrorKind::BadOptionValue,
-                    format!(
-                        "invalid value for option \"cascade\": \"{}\"",
-                        option.value.as_str()
-                    ),
+                    format!("invalid value for option \"cascade\": \"{}\"", option.value.as_str()),
                 )
                 .with_detail("Option \"cascade\" takes true or false.")
                 .at(option.position.get())

@@ -2,9 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
-use crate::ast::{
-    Grant, GrantRole, GrantTarget, Grantee, Identity, Privilege, Revoke, RevokeRole, Statement,
-};
+use crate::ast::{Grant, GrantRole, GrantTarget, Grantee, Identity, Privilege, Revoke, RevokeRole, Statement};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 
@@ -25,12 +23,7 @@ pub(super) fn grant(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     cursor.expect(&["TO"])?;
     let grantees = grantees(cursor)?;
     ensure_no_option(cursor)?;
-    Ok(Statement::Grant(Grant {
-        privileges,
-        target,
-        grantees,
-        position,
-    }))
+    Ok(Statement::Grant(Grant { privileges, target, grantees, position }))
 }
 
 /// Parses `REVOKE …`.
@@ -56,12 +49,7 @@ pub(super) fn revoke(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         return Err(cursor.refuse("REVOKE … CASCADE", hint));
     }
     cursor.take(&["RESTRICT"]);
-    Ok(Statement::Revoke(Revoke {
-        privileges,
-        target,
-        grantees,
-        position,
-    }))
+    Ok(Statement::Revoke(Revoke { privileges, target, grantees, position }))
 }
 
 const OPTION_HINT: &str = "Only the owner of an object grants on it; GRANT OWNERSHIP hands it over.";
@@ -101,18 +89,8 @@ pub(super) fn target(cursor: &mut Cursor<'_>) -> Result<GrantTarget, ParseError>
         let hint = "Name each object, or grant on its schema.";
         return Err(cursor.refuse("GRANT ON ALL", hint));
     }
-    let kinds = [
-        "SYSTEM",
-        "DATABASE",
-        "SCHEMA",
-        "NAMESPACE",
-        "TABLE",
-        "VIEW",
-        "MATERIALIZED",
-        "SECRET",
-        "STORAGE",
-        "FUNCTION",
-    ];
+    let kinds =
+        ["SYSTEM", "DATABASE", "SCHEMA", "NAMESPACE", "TABLE", "VIEW", "MATERIALIZED", "SECRET", "STORAGE", "FUNCTION"];
     Ok(match cursor.take_one(&kinds) {
         Some("SYSTEM") => GrantTarget::System,
         Some("DATABASE") => GrantTarget::Database(cursor.ident()?),
@@ -131,9 +109,7 @@ pub(super) fn target(cursor: &mut Cursor<'_>) -> Result<GrantTarget, ParseError>
         }
         Some(_) => GrantTarget::Function(cursor.object_name()?),
         None => {
-            return Err(cursor
-                .unexpected()
-                .with_hint("Say what the name is, for example TABLE or SCHEMA."));
+            return Err(cursor.unexpected().with_hint("Say what the name is, for example TABLE or SCHEMA."));
         }
     })
 }

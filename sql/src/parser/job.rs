@@ -17,11 +17,7 @@ pub(super) fn control(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> 
         "RESUME" => Statement::ResumeJob(ResumeJob { id }),
         "CANCEL" => Statement::CancelJob(CancelJob { id }),
         _ => {
-            let timeout = if cursor.take(&["TIMEOUT"]) {
-                Some(timeout(cursor)?)
-            } else {
-                None
-            };
+            let timeout = if cursor.take(&["TIMEOUT"]) { Some(timeout(cursor)?) } else { None };
             Statement::WaitJob(WaitJob { id, timeout })
         }
     })
@@ -31,13 +27,10 @@ fn timeout(cursor: &mut Cursor<'_>) -> Result<Duration, ParseError> {
     let position = cursor.position().get();
     let text = cursor.string()?;
     interval(&text).ok_or_else(|| {
-        ParseError::new(
-            ParseErrorKind::BadOptionValue,
-            format!("invalid value for TIMEOUT: \"{text}\""),
-        )
-        .with_detail("TIMEOUT takes an interval that is not negative.")
-        .with_hint("Write it like '90 seconds', '10 min' or '01:30:00'.")
-        .at(position)
+        ParseError::new(ParseErrorKind::BadOptionValue, format!("invalid value for TIMEOUT: \"{text}\""))
+            .with_detail("TIMEOUT takes an interval that is not negative.")
+            .with_hint("Write it like '90 seconds', '10 min' or '01:30:00'.")
+            .at(position)
     })
 }
 
@@ -62,11 +55,7 @@ fn interval(text: &str) -> Option<Duration> {
     let valid = any && (0.0..1e15).contains(&millis);
     // The range was checked, so the conversion neither wraps nor loses more than
     // a fraction of a millisecond.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "checked above"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
     valid.then(|| Duration::from_millis(millis.round() as u64))
 }
 
@@ -88,10 +77,7 @@ fn separate_units(text: &str) -> Vec<String> {
 }
 
 fn clock(word: &str) -> Option<f64> {
-    let parts: Vec<f64> = word
-        .split(':')
-        .map(|part| part.parse().ok())
-        .collect::<Option<_>>()?;
+    let parts: Vec<f64> = word.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     match parts.as_slice() {
         [hours, minutes] => Some((hours * 60.0 + minutes) * 60_000.0),
         [hours, minutes, seconds] => Some(((hours * 60.0 + minutes) * 60.0 + seconds) * 1_000.0),

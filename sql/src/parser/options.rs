@@ -25,11 +25,7 @@ pub(super) fn option(cursor: &mut Cursor<'_>) -> Result<SqlOption, ParseError> {
     let position = cursor.position();
     let name = cursor.any_word()?.to_ascii_lowercase();
     cursor.expect_token(&Token::Eq)?;
-    Ok(SqlOption {
-        name,
-        value: value(cursor)?,
-        position,
-    })
+    Ok(SqlOption { name, value: value(cursor)?, position })
 }
 
 fn value(cursor: &mut Cursor<'_>) -> Result<OptionValue, ParseError> {

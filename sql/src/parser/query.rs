@@ -6,9 +6,7 @@ use sqlparser::ast as native;
 use sqlparser::ast::{SetExpr, Visit, Visitor};
 use sqlparser::tokenizer::Token;
 
-use crate::ast::{
-    Copy, Delete, Explain, ExplainFormat, ExplainOptions, Insert, Merge, Statement, Truncate, Update,
-};
+use crate::ast::{Copy, Delete, Explain, ExplainFormat, ExplainOptions, Insert, Merge, Statement, Truncate, Update};
 use crate::cursor::Cursor;
 use crate::error::{ParseError, ParseErrorKind};
 
@@ -22,16 +20,10 @@ pub(super) fn query_statement(cursor: &mut Cursor<'_>) -> Result<Statement, Pars
     }
     let query = cursor.native(|parser| parser.parse_query())?;
     let (with, body) = match *query {
-        native::Query {
-            with: Some(with),
-            body,
-            ..
-        } if is_change(&body) => (with, body),
+        native::Query { with: Some(with), body, .. } if is_change(&body) => (with, body),
         query => {
             ensure_reads_only(&query, &start)?;
-            return Ok(Statement::Query(Box::new(native::Statement::Query(Box::new(
-                query,
-            )))));
+            return Ok(Statement::Query(Box::new(native::Statement::Query(Box::new(query)))));
         }
     };
     change_with_ctes(with, *body, &start)
@@ -50,9 +42,7 @@ pub(super) fn query(cursor: &mut Cursor<'_>) -> Result<(Box<native::Query>, Stri
 
 fn starts_query(cursor: &Cursor<'_>) -> bool {
     cursor.peek() == Some(&Token::LParen)
-        || ["SELECT", "WITH", "VALUES", "TABLE"]
-            .iter()
-            .any(|word| cursor.is_keyword(0, word))
+        || ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| cursor.is_keyword(0, word))
 }
 
 /// Returns whether a query or a change of rows stands next.
@@ -81,10 +71,7 @@ fn wrap_change(statement: native::Statement) -> Option<Statement> {
 }
 
 fn is_change(body: &SetExpr) -> bool {
-    matches!(
-        body,
-        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
-    )
+    matches!(body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
 }
 
 /// Turns `WITH … INSERT … <query>` into the `INSERT` whose query has the `WITH`.
@@ -153,10 +140,7 @@ pub(super) fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> 
         | Statement::CreateTableAs(_)
         | Statement::CreateMaterializedView(_)
         | Statement::DeclareCursor(_)
-        | Statement::Execute(_) => Ok(Statement::Explain(Explain {
-            options,
-            statement: Box::new(statement),
-        })),
+        | Statement::Execute(_) => Ok(Statement::Explain(Explain { options, statement: Box::new(statement) })),
         _ => Err(inner.unexpected()),
     }
 }
@@ -166,9 +150,7 @@ fn explain_options(cursor: &mut Cursor<'_>) -> Result<ExplainOptions, ParseError
     // A parenthesis also starts a query; an option list starts with a bare word
     // that no query starts with.
     let listed = cursor.peek() == Some(&Token::LParen)
-        && cursor
-            .keyword_upper(1)
-            .is_some_and(|word| !matches!(word.as_str(), "SELECT" | "WITH" | "VALUES" | "TABLE"));
+        && cursor.keyword_upper(1).is_some_and(|word| !matches!(word.as_str(), "SELECT" | "WITH" | "VALUES" | "TABLE"));
     if listed {
         cursor.parenthesized(|cursor| explain_option(cursor, &mut options))?;
         return Ok(options);
@@ -209,11 +191,7 @@ fn explain_option(cursor: &mut Cursor<'_>, options: &mut ExplainOptions) -> Resu
 
 fn explain_format(cursor: &mut Cursor<'_>) -> Result<ExplainFormat, ParseError> {
     let position = cursor.position();
-    let name = if cursor.is_string(0) {
-        cursor.string()?
-    } else {
-        cursor.any_word()?
-    };
+    let name = if cursor.is_string(0) { cursor.string()? } else { cursor.any_word()? };
     match name.to_ascii_lowercase().as_str() {
         "text" | "indent" => Ok(ExplainFormat::Text),
         "json" | "pgjson" => Ok(ExplainFormat::Json),

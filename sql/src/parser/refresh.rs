@@ -1,8 +1,6 @@
 //! Refreshes and previews of them.
 
-use crate::ast::{
-    ExplainJob, ExplainOptions, ExplainRefresh, RefreshColumn, RefreshMaterializedView, Statement, Wait,
-};
+use crate::ast::{ExplainJob, ExplainOptions, ExplainRefresh, RefreshColumn, RefreshMaterializedView, Statement, Wait};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 use crate::options::{RefreshOptions, RefreshViewOptions};
@@ -29,11 +27,7 @@ pub(super) fn refresh(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> 
     }
     let options = RefreshViewOptions::from_options(&super::options::with(cursor)?)?;
     let wait = wait(cursor);
-    Ok(Statement::RefreshMaterializedView(RefreshMaterializedView {
-        view,
-        options,
-        wait,
-    }))
+    Ok(Statement::RefreshMaterializedView(RefreshMaterializedView { view, options, wait }))
 }
 
 fn refresh_column(cursor: &mut Cursor<'_>) -> Result<RefreshColumn, ParseError> {
@@ -42,20 +36,10 @@ fn refresh_column(cursor: &mut Cursor<'_>) -> Result<RefreshColumn, ParseError> 
     cursor.expect(&["ON"])?;
     cursor.take(&["TABLE"]);
     let table = cursor.object_name()?;
-    let filter = if cursor.take(&["WHERE"]) {
-        Some(cursor.expression()?)
-    } else {
-        None
-    };
+    let filter = if cursor.take(&["WHERE"]) { Some(cursor.expression()?) } else { None };
     let options = RefreshOptions::from_options(&super::options::with(cursor)?)?;
     let wait = wait(cursor);
-    Ok(RefreshColumn {
-        column,
-        table,
-        filter,
-        options,
-        wait,
-    })
+    Ok(RefreshColumn { column, table, filter, options, wait })
 }
 
 fn wait(cursor: &mut Cursor<'_>) -> Option<Wait> {
@@ -68,16 +52,12 @@ fn wait(cursor: &mut Cursor<'_>) -> Option<Wait> {
 /// Parses what follows `EXPLAIN` for a refresh or a job.
 pub(super) fn explained(cursor: &mut Cursor<'_>, options: ExplainOptions) -> Result<Statement, ParseError> {
     if options.analyze {
-        return Err(cursor.refuse(
-            "EXPLAIN ANALYZE of a refresh",
-            "Run the refresh and ask DESCRIBE JOB where its time went.",
-        ));
+        return Err(
+            cursor.refuse("EXPLAIN ANALYZE of a refresh", "Run the refresh and ask DESCRIBE JOB where its time went.")
+        );
     }
     if options.format.is_some() {
-        return Err(cursor.refuse(
-            "EXPLAIN FORMAT of a refresh",
-            "Leave FORMAT out: the plan of a refresh is text.",
-        ));
+        return Err(cursor.refuse("EXPLAIN FORMAT of a refresh", "Leave FORMAT out: the plan of a refresh is text."));
     }
     let verbose = options.verbose;
     if cursor.take(&["JOB"]) {
@@ -86,10 +66,7 @@ pub(super) fn explained(cursor: &mut Cursor<'_>, options: ExplainOptions) -> Res
     }
     cursor.expect(&["REFRESH"])?;
     if cursor.looking_at(&["MATERIALIZED"]) {
-        return Err(cursor.refuse(
-            "EXPLAIN REFRESH MATERIALIZED VIEW",
-            "Explain the view's query instead.",
-        ));
+        return Err(cursor.refuse("EXPLAIN REFRESH MATERIALIZED VIEW", "Explain the view's query instead."));
     }
     let refresh = refresh_column(cursor)?;
     Ok(Statement::ExplainRefresh(ExplainRefresh { verbose, refresh }))

@@ -28,10 +28,8 @@ pub(super) fn session(cursor: &mut Cursor<'_>, first: &str) -> Result<Statement,
         "FETCH" | "MOVE" | "CLOSE" => cursors::move_or_close(cursor, first),
         "LISTEN" | "UNLISTEN" => listen(cursor),
         "VACUUM" | "ANALYZE" | "ANALYSE" => vacuum(cursor),
-        "NOTIFY" => Err(cursor.refuse(
-            "NOTIFY",
-            "LISTEN lancegate_jobs reports state changes of jobs; other channels do not exist.",
-        )),
+        "NOTIFY" => Err(cursor
+            .refuse("NOTIFY", "LISTEN lancegate_jobs reports state changes of jobs; other channels do not exist.")),
         "LOCK" => Err(cursor.refuse("LOCK", "Writers never block readers; leave it out.")),
         "CALL" | "DO" => Err(cursor.refuse(first, "Write the statements themselves.")),
         "CHECKPOINT" | "CLUSTER" | "REINDEX" | "LOAD" | "REASSIGN" | "SECURITY" | "IMPORT" => {
@@ -43,16 +41,10 @@ pub(super) fn session(cursor: &mut Cursor<'_>, first: &str) -> Result<Statement,
 
 fn listen(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     if cursor.take(&["LISTEN"]) {
-        return Ok(Statement::Listen(Listen {
-            channel: cursor.ident()?,
-        }));
+        return Ok(Statement::Listen(Listen { channel: cursor.ident()? }));
     }
     cursor.expect(&["UNLISTEN"])?;
-    let channel = if cursor.take_token(&Token::Mul) {
-        None
-    } else {
-        Some(cursor.ident()?)
-    };
+    let channel = if cursor.take_token(&Token::Mul) { None } else { Some(cursor.ident()?) };
     Ok(Statement::Unlisten(Unlisten { channel }))
 }
 
@@ -61,12 +53,7 @@ fn vacuum(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     if !vacuum {
         cursor.advance();
     }
-    let mut options = Vacuum {
-        vacuum,
-        analyze: !vacuum,
-        full: false,
-        tables: Vec::new(),
-    };
+    let mut options = Vacuum { vacuum, analyze: !vacuum, full: false, tables: Vec::new() };
     if cursor.peek() == Some(&Token::LParen) {
         cursor.parenthesized(|cursor| vacuum_option(cursor, &mut options))?;
     }
@@ -90,11 +77,7 @@ fn vacuum_option(cursor: &mut Cursor<'_>, options: &mut Vacuum) -> Result<(), Pa
     let name = cursor.any_word()?;
     let mut set = true;
     if !matches!(cursor.peek(), Some(Token::Comma | Token::RParen)) {
-        let value = if cursor.is_string(0) {
-            cursor.string()?
-        } else {
-            word_or_number(cursor)?
-        };
+        let value = if cursor.is_string(0) { cursor.string()? } else { word_or_number(cursor)? };
         set = !matches!(value.to_ascii_lowercase().as_str(), "false" | "off" | "0");
     }
     match name.as_str() {

@@ -4,8 +4,8 @@ use sqlparser::tokenizer::Token;
 
 use crate::ast::{
     CatalogListing, CatalogObject, Describe, DescribeJob, DescribeTable, DescribeTarget, JobFormat, JobScope,
-    ListingScope, Show, ShowApiKeys, ShowErrors, ShowGpuClasses, ShowGrants, ShowJobEvents, ShowJobSplits,
-    ShowJobs, ShowRoles, ShowUsers, Statement,
+    ListingScope, Show, ShowApiKeys, ShowErrors, ShowGpuClasses, ShowGrants, ShowJobEvents, ShowJobSplits, ShowJobs,
+    ShowRoles, ShowUsers, Statement,
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
@@ -50,9 +50,7 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     if cursor.take(&["ALL"]) {
         return Ok(Statement::Show(Show::All));
     }
-    Ok(Statement::Show(Show::Setting(super::session::setting_name(
-        cursor,
-    )?)))
+    Ok(Statement::Show(Show::Setting(super::session::setting_name(cursor)?)))
 }
 
 fn show_jobs(cursor: &mut Cursor<'_>) -> Result<ShowJobs, ParseError> {
@@ -64,21 +62,14 @@ fn show_jobs(cursor: &mut Cursor<'_>) -> Result<ShowJobs, ParseError> {
     } else {
         JobScope::All
     };
-    Ok(ShowJobs {
-        scope,
-        limit: cursor.limit(JOB_ROWS_MAX)?,
-    })
+    Ok(ShowJobs { scope, limit: cursor.limit(JOB_ROWS_MAX)? })
 }
 
 fn show_job(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     match cursor.take_one(&["EVENTS", "SPLITS", "SUMMARY"]) {
         Some("EVENTS") => {
             let id = cursor.string()?;
-            let filter = if cursor.take(&["WHERE"]) {
-                Some(cursor.expression()?)
-            } else {
-                None
-            };
+            let filter = if cursor.take(&["WHERE"]) { Some(cursor.expression()?) } else { None };
             let limit = cursor.limit(JOB_ROWS_MAX)?;
             Ok(Statement::ShowJobEvents(ShowJobEvents { id, filter, limit }))
         }
@@ -98,11 +89,7 @@ fn show_errors(cursor: &mut Cursor<'_>) -> Result<ShowErrors, ParseError> {
     } else {
         None
     };
-    Ok(ShowErrors {
-        table,
-        job_id,
-        limit: cursor.limit(ERROR_ROWS_MAX)?,
-    })
+    Ok(ShowErrors { table, job_id, limit: cursor.limit(ERROR_ROWS_MAX)? })
 }
 
 fn show_grants(cursor: &mut Cursor<'_>) -> Result<ShowGrants, ParseError> {
@@ -131,47 +118,23 @@ fn listed_object(cursor: &mut Cursor<'_>) -> Option<CatalogObject> {
         (&["INDEXES"], CatalogObject::Indexes),
         (&["INDEX"], CatalogObject::Indexes),
     ];
-    objects
-        .into_iter()
-        .find(|(words, _)| cursor.take(words))
-        .map(|(_, object)| object)
+    objects.into_iter().find(|(words, _)| cursor.take(words)).map(|(_, object)| object)
 }
 
 fn listing(cursor: &mut Cursor<'_>, object: CatalogObject) -> Result<CatalogListing, ParseError> {
     let scope = listing_scope(cursor, object)?;
-    let like = if cursor.take(&["LIKE"]) {
-        Some(cursor.string()?)
-    } else {
-        None
-    };
-    let name_after = if cursor.take(&["WHERE"]) {
-        Some(name_after(cursor)?)
-    } else {
-        None
-    };
+    let like = if cursor.take(&["LIKE"]) { Some(cursor.string()?) } else { None };
+    let name_after = if cursor.take(&["WHERE"]) { Some(name_after(cursor)?) } else { None };
     let limit = cursor.limit(LISTING_ROWS_MAX)?;
-    let page_token = if limit.is_some() && cursor.take(&["FROM"]) {
-        Some(cursor.string()?)
-    } else {
-        None
-    };
-    Ok(CatalogListing {
-        object,
-        scope,
-        like,
-        name_after,
-        limit,
-        page_token,
-    })
+    let page_token = if limit.is_some() && cursor.take(&["FROM"]) { Some(cursor.string()?) } else { None };
+    Ok(CatalogListing { object, scope, like, name_after, limit, page_token })
 }
 
 fn listing_scope(cursor: &mut Cursor<'_>, object: CatalogObject) -> Result<Option<ListingScope>, ParseError> {
     match object {
         CatalogObject::Databases => Ok(None),
         CatalogObject::Columns | CatalogObject::Indexes | CatalogObject::FunctionVersions => {
-            cursor
-                .take_one(&["IN", "FROM", "ON"])
-                .ok_or_else(|| cursor.unexpected())?;
+            cursor.take_one(&["IN", "FROM", "ON"]).ok_or_else(|| cursor.unexpected())?;
             cursor.object_name().map(|name| Some(ListingScope::Object(name)))
         }
         CatalogObject::Tables
@@ -198,9 +161,7 @@ fn name_after(cursor: &mut Cursor<'_>) -> Result<String, ParseError> {
 
 /// Parses `DESCRIBE …` and `DESC …`.
 pub(super) fn describe(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
-    cursor
-        .take_one(&["DESCRIBE", "DESC"])
-        .ok_or_else(|| cursor.unexpected())?;
+    cursor.take_one(&["DESCRIBE", "DESC"]).ok_or_else(|| cursor.unexpected())?;
     if cursor.looking_at(&["JOB"]) && cursor.is_string(1) {
         cursor.advance();
         return describe_job(cursor).map(Statement::DescribeJob);

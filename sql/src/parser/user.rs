@@ -9,11 +9,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     let if_not_exists = cursor.if_not_exists();
     let name = cursor.ident()?;
     let options = options(cursor)?;
-    Ok(Statement::CreateUser(CreateUser {
-        name,
-        if_not_exists,
-        options,
-    }))
+    Ok(Statement::CreateUser(CreateUser { name, if_not_exists, options }))
 }
 
 /// Parses what follows `ALTER USER`.
@@ -29,11 +25,7 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     if options == UserOptions::default() {
         return Err(start.unexpected());
     }
-    Ok(Statement::AlterUser(AlterUser {
-        name,
-        if_exists,
-        options,
-    }))
+    Ok(Statement::AlterUser(AlterUser { name, if_exists, options }))
 }
 
 fn options(cursor: &mut Cursor<'_>) -> Result<UserOptions, ParseError> {
@@ -52,10 +44,7 @@ fn options(cursor: &mut Cursor<'_>) -> Result<UserOptions, ParseError> {
         } else if cursor.take(&["VALID", "UNTIL"]) {
             options.valid_until.replace(cursor.string()?).is_some()
         } else if cursor.take(&["CONNECTION", "LIMIT"]) {
-            options
-                .connection_limit
-                .replace(connection_limit(cursor)?)
-                .is_some()
+            options.connection_limit.replace(connection_limit(cursor)?).is_some()
         } else if cursor.take(&["LOGIN"]) {
             // What every user is.
             false
@@ -63,11 +52,8 @@ fn options(cursor: &mut Cursor<'_>) -> Result<UserOptions, ParseError> {
             return Err(role_attribute(cursor));
         };
         if again {
-            return Err(ParseError::new(
-                ParseErrorKind::DuplicateOption,
-                "conflicting or redundant options",
-            )
-            .at(start.position().get()));
+            return Err(ParseError::new(ParseErrorKind::DuplicateOption, "conflicting or redundant options")
+                .at(start.position().get()));
         }
     }
     Ok(options)
@@ -77,12 +63,9 @@ fn connection_limit(cursor: &mut Cursor<'_>) -> Result<i32, ParseError> {
     let position = cursor.position().get();
     let limit: i32 = cursor.integer()?;
     if limit < -1 {
-        return Err(ParseError::new(
-            ParseErrorKind::BadOptionValue,
-            format!("invalid connection limit: {limit}"),
-        )
-        .with_detail("CONNECTION LIMIT takes -1 for no limit, or a number from 0.")
-        .at(position));
+        return Err(ParseError::new(ParseErrorKind::BadOptionValue, format!("invalid connection limit: {limit}"))
+            .with_detail("CONNECTION LIMIT takes -1 for no limit, or a number from 0.")
+            .at(position));
     }
     Ok(limit)
 }
@@ -107,10 +90,7 @@ fn role_attribute(cursor: &Cursor<'_>) -> ParseError {
         "ADMIN",
         "SYSID",
     ];
-    match ATTRIBUTES
-        .iter()
-        .find(|attribute| cursor.is_keyword(0, attribute))
-    {
+    match ATTRIBUTES.iter().find(|attribute| cursor.is_keyword(0, attribute)) {
         Some(attribute) => cursor.refuse(
             format!("role attribute {attribute}"),
             "Grant privileges with GRANT … ON …, and roles with GRANT ROLE.",

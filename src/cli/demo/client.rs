@@ -12,11 +12,7 @@ use tokio_postgres::SimpleQueryMessage;
 /// A connected client.
 pub(super) enum Client {
     /// Starts `psql` for each statement.
-    Psql {
-        address: SocketAddr,
-        user: String,
-        password: Secret<String>,
-    },
+    Psql { address: SocketAddr, user: String, password: Secret<String> },
     /// Holds one connection.
     BuiltIn(tokio_postgres::Client),
 }
@@ -28,11 +24,7 @@ impl Client {
         password: &Secret<String>,
     ) -> Result<Self, Box<dyn Error>> {
         if psql_exists().await {
-            return Ok(Self::Psql {
-                address,
-                user: user.to_owned(),
-                password: password.clone(),
-            });
+            return Ok(Self::Psql { address, user: user.to_owned(), password: password.clone() });
         }
         let (client, connection) = tokio_postgres::Config::new()
             .host(address.ip().to_string())
@@ -58,11 +50,7 @@ impl Client {
     /// Runs one statement and returns what the client prints for it.
     pub(super) async fn run(&self, statement: &str) -> Result<String, Box<dyn Error>> {
         match self {
-            Self::Psql {
-                address,
-                user,
-                password,
-            } => psql(*address, user, password, statement).await,
+            Self::Psql { address, user, password } => psql(*address, user, password, statement).await,
             Self::BuiltIn(client) => Ok(render(&client.simple_query(statement).await?)),
         }
     }
@@ -70,11 +58,7 @@ impl Client {
 
 async fn psql_exists() -> bool {
     let mut command = Command::new("psql");
-    command
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().await.is_ok_and(|status| status.success())
 }
 
@@ -86,39 +70,14 @@ async fn psql(
 ) -> Result<String, Box<dyn Error>> {
     let mut command = Command::new("psql");
     // -X: the user's psqlrc must not change what is shown.
-    command.args([
-        "-X",
-        "-v",
-        "ON_ERROR_STOP=1",
-        "-P",
-        "pager=off",
-        "-d",
-        user,
-        "-U",
-        user,
-    ]);
-    command
-        .arg("-h")
-        .arg(address.ip().to_string())
-        .arg("-p")
-        .arg(address.port().to_string());
+    command.args(["-X", "-v", "ON_ERROR_STOP=1", "-P", "pager=off", "-d", user, "-U", user]);
+    command.arg("-h").arg(address.ip().to_string()).arg("-p").arg(address.port().to_string());
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
         command.env_remove(name);
     }
-    command
-        .env("PGPASSWORD", password.expose())
-        .env("PGSSLMODE", "disable");
-    let output = command
-        .arg("-c")
-        .arg(statement)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output()
-        .await?;
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    command.env("PGPASSWORD", password.expose()).env("PGSSLMODE", "disable");
+    let output = command.arg("-c").arg(statement).stdin(Stdio::null()).kill_on_drop(true).output().await?;
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {
         return Ok(format!("{err}{out}"));
     }
@@ -136,11 +95,7 @@ fn render(messages: &[SimpleQueryMessage]) -> String {
                 headings = columns.iter().map(|column| column.name().to_owned()).collect();
             }
             SimpleQueryMessage::Row(row) => {
-                rows.push(
-                    (0..row.len())
-                        .map(|index| row.get(index).unwrap_or_default().to_owned())
-                        .collect(),
-                );
+                rows.push((0..row.len()).map(|index| row.get(index).unwrap_or_default().to_owned()).collect());
             }
             SimpleQueryMessage::CommandComplete(count) => done = format!("({count} rows)\n"),
             _ => {}
@@ -152,19 +107,11 @@ fn render(messages: &[SimpleQueryMessage]) -> String {
     let widths: Vec<usize> = (0..headings.len())
         .map(|column| {
             let cells = rows.iter().filter_map(|row| row.get(column));
-            cells
-                .chain([&headings[column]])
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
+            cells.chain([&headings[column]]).map(|cell| cell.chars().count()).max().unwrap_or(0)
         })
         .collect();
     let print = |cells: &[String]| {
-        let padded: Vec<String> = cells
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!(" {cell:<width$} "))
-            .collect();
+        let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!(" {cell:<width$} ")).collect();
         padded.join("|").trim_end().to_owned()
     };
     let rule: Vec<String> = widths.iter().map(|width| "-".repeat(width + 2)).collect();

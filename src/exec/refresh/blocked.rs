@@ -18,12 +18,7 @@ use crate::sqlstate::SqlState;
 ///
 /// # Errors
 /// What the job failed with; 57014 if it was canceled.
-pub(super) async fn until_ended(
-    engine: &Engine,
-    session: &Session,
-    id: JobId,
-    ctx: &StatementContext,
-) -> Result<Job> {
+pub(super) async fn until_ended(engine: &Engine, session: &Session, id: JobId, ctx: &StatementContext) -> Result<Job> {
     match with_notices(engine, session, id, &ctx.cancel).await? {
         Some(job) => outcome(job),
         None => interrupted(engine, session, id, ctx).await,
@@ -109,8 +104,7 @@ fn canceled(job: &Job) -> SqlError {
         Some(column) => format!("refresh of column \"{column}\""),
         None => format!("job of type {}", job.kind),
     };
-    SqlError::new(SqlState::QUERY_CANCELED, format!("{what} was canceled"))
-        .detail("What it has published stays.")
+    SqlError::new(SqlState::QUERY_CANCELED, format!("{what} was canceled")).detail("What it has published stays.")
 }
 
 fn failed(job: &Job) -> SqlError {

@@ -25,11 +25,8 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
         .filter(|row| row.record.kind != TableKind::Table)
         .filter_map(|row| Some((i64::from(row.oid), format!(" {};", row.record.definition.as_ref()?))))
         .collect();
-    let comments: HashMap<i64, String> = objects
-        .relations
-        .iter()
-        .filter_map(|row| Some((i64::from(row.oid), row.record.comment.clone()?)))
-        .collect();
+    let comments: HashMap<i64, String> =
+        objects.relations.iter().filter_map(|row| Some((i64::from(row.oid), row.record.comment.clone()?))).collect();
     let path = context.caller.creation_path();
     let visible: HashMap<i64, String> = objects
         .relations
@@ -37,8 +34,9 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
         .filter(|row| path.contains(&row.schema))
         .map(|row| (i64::from(row.oid), String::new()))
         .collect();
-    let hidden: Arc<HashMap<i64, bool>> =
-        Arc::new(objects.relations.iter().map(|row| (i64::from(row.oid), !visible.contains_key(&i64::from(row.oid)))).collect());
+    let hidden: Arc<HashMap<i64, bool>> = Arc::new(
+        objects.relations.iter().map(|row| (i64::from(row.oid), !visible.contains_key(&i64::from(row.oid)))).collect(),
+    );
     Ok(vec![
         lookup("pg_get_userbyid", &[1], roles),
         lookup("pg_get_viewdef", &[1, 2], views),

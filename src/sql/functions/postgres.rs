@@ -49,7 +49,9 @@ fn nothing() -> impl Iterator<Item = ScalarUDF> {
     let oids = [("pg_my_temp_schema", [0].as_slice()), ("to_regtype", &[1]), ("to_regclass", &[1])];
     let oids = oids.into_iter().map(|(name, arguments)| {
         let value = if name == "pg_my_temp_schema" { Some(0) } else { None };
-        RowFunction::define(name, arguments, DataType::Int32, Volatility::Stable, move |_| Ok(ScalarValue::Int32(value)))
+        RowFunction::define(name, arguments, DataType::Int32, Volatility::Stable, move |_| {
+            Ok(ScalarValue::Int32(value))
+        })
     });
     let booleans = [
         ("pg_is_in_recovery", [0].as_slice(), false),

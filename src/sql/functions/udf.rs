@@ -94,11 +94,8 @@ impl ScalarUDFImpl for RowFunction {
         if let Some(arguments) = constant {
             return Ok(ColumnarValue::Scalar((self.body)(&arguments)?));
         }
-        let arrays = args
-            .args
-            .iter()
-            .map(|argument| argument.to_array(args.number_rows))
-            .collect::<Result<Vec<ArrayRef>>>()?;
+        let arrays =
+            args.args.iter().map(|argument| argument.to_array(args.number_rows)).collect::<Result<Vec<ArrayRef>>>()?;
         let rows = (0..args.number_rows).map(|row| {
             let arguments =
                 arrays.iter().map(|array| ScalarValue::try_from_array(array, row)).collect::<Result<Vec<_>>>()?;

@@ -189,7 +189,9 @@ fn ensure_path(schema: &str, path: &[String]) -> Result<()> {
     }
     if path.len() > PATH_COMPONENTS_MAX || path.first().is_some_and(|first| first == "public") {
         return Err(SqlError::new(SqlState::INVALID_NAME, format!("invalid schema name \"{}\"", schema_of(path)))
-            .detail(format!("A path has at most {PATH_COMPONENTS_MAX} components and does not begin with \"public\".")));
+            .detail(format!(
+                "A path has at most {PATH_COMPONENTS_MAX} components and does not begin with \"public\"."
+            )));
     }
     path.iter().try_for_each(|component| {
         if component.len() > COMPONENT_BYTES_MAX {

@@ -140,9 +140,10 @@ impl Planner {
                 let action = JobsAction::Events { id: events.id.clone(), filter, limit: events.limit };
                 JobsPlan::registry(action, columns::schema(&job_events::columns()))
             }
-            Statement::ShowJobSplits(splits) => {
-                JobsPlan::registry(JobsAction::Splits { id: splits.id.clone() }, columns::schema(&job_splits::columns()))
-            }
+            Statement::ShowJobSplits(splits) => JobsPlan::registry(
+                JobsAction::Splits { id: splits.id.clone() },
+                columns::schema(&job_splits::columns()),
+            ),
             Statement::DescribeJob(describe) => JobsPlan::registry(
                 JobsAction::Describe { id: describe.id.clone(), format: describe.format },
                 describe_job::schema(describe.format),
@@ -161,8 +162,12 @@ impl Planner {
                 }
             }
             Statement::PauseJob(job) => JobsPlan::registry(JobsAction::Pause { id: job.id.clone() }, control_schema()),
-            Statement::ResumeJob(job) => JobsPlan::registry(JobsAction::Resume { id: job.id.clone() }, control_schema()),
-            Statement::CancelJob(job) => JobsPlan::registry(JobsAction::Cancel { id: job.id.clone() }, control_schema()),
+            Statement::ResumeJob(job) => {
+                JobsPlan::registry(JobsAction::Resume { id: job.id.clone() }, control_schema())
+            }
+            Statement::CancelJob(job) => {
+                JobsPlan::registry(JobsAction::Cancel { id: job.id.clone() }, control_schema())
+            }
             Statement::WaitJob(wait) => {
                 JobsPlan::registry(JobsAction::Wait { id: wait.id.clone(), timeout: wait.timeout }, listing())
             }

@@ -97,7 +97,9 @@ impl Planner {
         let relations = |kind| Listing::Relations { database: database.clone(), namespace: namespace.clone(), kind };
         let (what, columns): (Listing, &[&str]) = match listing.object {
             CatalogObject::Databases => (Listing::Databases, &["name"]),
-            CatalogObject::Schemas => (Listing::Schemas { database: database.clone(), parent: namespace }, &["namespace_path", "name"]),
+            CatalogObject::Schemas => {
+                (Listing::Schemas { database: database.clone(), parent: namespace }, &["namespace_path", "name"])
+            }
             CatalogObject::Tables => (relations(lancegate_catalog::TableKind::Table), &["namespace_path", "name"]),
             CatalogObject::Views => (relations(lancegate_catalog::TableKind::View), &["namespace_path", "name"]),
             CatalogObject::MaterializedViews => {

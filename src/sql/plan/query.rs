@@ -22,8 +22,8 @@ use super::{Plan, Planner};
 use crate::error::position;
 use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
-use crate::sql::resolve::{self, object_of};
 use crate::sql::parameters::{self, Parameters};
+use crate::sql::resolve::{self, object_of};
 use crate::sql::{functions, labels, rewrite, uuid};
 use crate::sqlstate::SqlState;
 use crate::storage::provider::{Columns, LanceTable};
@@ -112,9 +112,8 @@ impl Planner {
         let loaded = self.load_relations(&state, &statement, &columns, scope).await?;
         if !columns.is_empty() {
             let is_table = |name: &sqlparser::ast::ObjectName| {
-                ObjectName::from_native(name).is_some_and(|name| {
-                    loaded.get(&reference(&name)).is_some_and(|relation| relation.is_table)
-                })
+                ObjectName::from_native(name)
+                    .is_some_and(|name| loaded.get(&reference(&name)).is_some_and(|relation| relation.is_table))
             };
             rewrite::hide_system_columns(&mut statement, &columns, is_table)?;
         }
@@ -141,10 +140,8 @@ impl Planner {
         scope: &Scope<'_>,
         loaded: HashMap<TableReference, Loaded>,
     ) -> Result<QueryPlan> {
-        let mut attempts = vec![
-            rewrite::catalog::rewrite(statement.clone()),
-            rewrite::catalog::without_subqueries(statement.clone()),
-        ];
+        let mut attempts =
+            vec![rewrite::catalog::rewrite(statement.clone()), rewrite::catalog::without_subqueries(statement.clone())];
         attempts.extend(rewrite::catalog::known_query(&self.text).map(|mut known| {
             rewrite::postgres(&mut known);
             labels::apply(&mut known);
@@ -361,14 +358,21 @@ impl Planner {
         let context = self.system_context();
         let schema = name.schema.as_deref();
         let of_system = name.database.as_deref() == Some(SYSTEM_DATABASE)
-            || name.database.is_none() && self.caller.database == SYSTEM_DATABASE && matches!(schema, None | Some("public"));
+            || name.database.is_none()
+                && self.caller.database == SYSTEM_DATABASE
+                && matches!(schema, None | Some("public"));
         if of_system
             && let Some(relation) = system::relations().into_iter().find(|relation| relation.name() == name.name)
         {
             let reads = relation.requirements().into_iter().map(|requirement| Read { requirement, on_behalf_of: None });
             let reads = reads.collect();
             let provider = system::LazyRelation::new(relation, context);
-            return Ok(Some(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: false, target: None }));
+            return Ok(Some(Loaded {
+                source: provider_as_source(Arc::new(provider)),
+                reads,
+                is_table: false,
+                target: None,
+            }));
         }
         let provider: Option<Arc<dyn TableProvider>> = match schema {
             Some("information_schema") => system::information_schema::table(&context, &name.name).await?,
@@ -376,7 +380,12 @@ impl Planner {
             None => system::pg_catalog::table(&context, &name.name).await?,
             Some(_) => None,
         };
-        Ok(provider.map(|provider| Loaded { source: provider_as_source(provider), reads: Vec::new(), is_table: false, target: None }))
+        Ok(provider.map(|provider| Loaded {
+            source: provider_as_source(provider),
+            reads: Vec::new(),
+            is_table: false,
+            target: None,
+        }))
     }
 
     /// Returns where a statement names a relation.

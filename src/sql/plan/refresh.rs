@@ -150,14 +150,13 @@ fn ensure_options(column: &ComputedColumn, options: &RefreshOptions) -> Result<(
     match column.kind {
         ComputedKind::Expression => match options.function_only().first() {
             None => Ok(()),
-            Some(name) => Err(refused_option(name, column, options)
-                .detail("The column is computed by a SQL expression; the option applies to columns computed by a Function.")),
+            Some(name) => Err(refused_option(name, column, options).detail(
+                "The column is computed by a SQL expression; the option applies to columns computed by a Function.",
+            )),
         },
-        ComputedKind::Function if options.num_workers.is_some() => {
-            Err(refused_option("num_workers", column, options)
-                .detail("The workers of a Function follow its resource budget.")
-                .hint("Set cpu_millis, memory_bytes and gpu_count instead."))
-        }
+        ComputedKind::Function if options.num_workers.is_some() => Err(refused_option("num_workers", column, options)
+            .detail("The workers of a Function follow its resource budget.")
+            .hint("Set cpu_millis, memory_bytes and gpu_count instead.")),
         ComputedKind::Function => {
             let message = format!("refreshing column \"{}\" is not supported", column.name);
             Err(SqlError::not_supported(message).detail("The column is computed by a Function."))

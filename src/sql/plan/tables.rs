@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use arrow::datatypes::{Field, Schema};
 use lancegate_catalog::{Table, TableKind, TableName};
 use lancegate_sql::ast::{self, DropBehavior};
-use sqlparser::ast::{ColumnOption, ColumnDef, Statement as Native};
+use sqlparser::ast::{ColumnDef, ColumnOption, Statement as Native};
 
 use super::query::QueryPlan;
 use super::{Plan, Planner};
@@ -134,8 +134,9 @@ impl Planner {
                 Some(record) if record.kind == TableKind::Table => plan.tables.push(record),
                 Some(_) => {
                     let message = format!("\"{}\" is not a table", name.name);
-                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
-                        .hint("Use DROP VIEW to remove a view."));
+                    return Err(
+                        SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint("Use DROP VIEW to remove a view.")
+                    );
                 }
                 None if drop.if_exists => plan.missing.push(name.name.clone()),
                 None => {

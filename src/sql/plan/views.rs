@@ -81,8 +81,9 @@ impl Planner {
                 Some(record) if record.kind == TableKind::View => plan.views.push(record),
                 Some(_) => {
                     let message = format!("\"{}\" is not a view", name.name);
-                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
-                        .hint("Use DROP TABLE to remove a table."));
+                    return Err(
+                        SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint("Use DROP TABLE to remove a table.")
+                    );
                 }
                 None if drop.if_exists => plan.missing.push(name.name.clone()),
                 None => {

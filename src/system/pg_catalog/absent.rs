@@ -59,11 +59,9 @@ pub(super) fn relation(name: &str) -> Result<Option<RecordBatch>> {
             ("mode", Kind::Text),
             ("granted", Kind::Bool),
         ],
-        "pg_cursors" | "pg_prepared_statements" => &[
-            ("name", Kind::Text),
-            ("statement", Kind::Text),
-            ("creation_time", Kind::Time),
-        ],
+        "pg_cursors" | "pg_prepared_statements" => {
+            &[("name", Kind::Text), ("statement", Kind::Text), ("creation_time", Kind::Time)]
+        }
         "pg_group" => &[("groname", Kind::Text), ("grosysid", Kind::Int), ("grolist", Kind::Smalls)],
         "pg_policies" => &[
             ("schemaname", Kind::Text),

@@ -77,9 +77,8 @@ pub(super) fn pg_class(objects: &Objects) -> Result<RecordBatch> {
     let own = objects.relations.iter().map(|row| {
         class(row.oid, &row.record.name.name, row.namespace_oid, row.owner, row.kind(), row.columns.len(), row.rows)
     });
-    let system = SYSTEM_CLASSES
-        .iter()
-        .map(|(oid, name)| class(*oid, name, PG_CATALOG_OID, BOOTSTRAP_ROLE, "r", 0, None));
+    let system =
+        SYSTEM_CLASSES.iter().map(|(oid, name)| class(*oid, name, PG_CATALOG_OID, BOOTSTRAP_ROLE, "r", 0, None));
     relation(CLASS, own.chain(system).collect())
 }
 
@@ -207,12 +206,8 @@ fn attribute(relation: i32, number: usize, field: &Field) -> Vec<ScalarValue> {
 
 /// Returns `pg_attrdef`: the expressions of computed columns.
 pub(super) fn pg_attrdef(objects: &Objects) -> Result<RecordBatch> {
-    let columns = [
-        ("oid", Kind::Oid("oid")),
-        ("adrelid", Kind::Oid("regclass")),
-        ("adnum", Kind::Small),
-        ("adbin", Kind::Text),
-    ];
+    let columns =
+        [("oid", Kind::Oid("oid")), ("adrelid", Kind::Oid("regclass")), ("adnum", Kind::Small), ("adbin", Kind::Text)];
     let rows = objects.relations.iter().flat_map(|row| {
         row.columns.iter().enumerate().filter_map(|(index, field)| {
             let expression = generation(field)?;
@@ -256,12 +251,8 @@ pub(super) fn pg_tables(objects: &Objects) -> Result<RecordBatch> {
 
 /// Returns `pg_views`.
 pub(super) fn pg_views(objects: &Objects) -> Result<RecordBatch> {
-    let columns = [
-        ("schemaname", Kind::Text),
-        ("viewname", Kind::Text),
-        ("viewowner", Kind::Text),
-        ("definition", Kind::Text),
-    ];
+    let columns =
+        [("schemaname", Kind::Text), ("viewname", Kind::Text), ("viewowner", Kind::Text), ("definition", Kind::Text)];
     let rows = of_kind(objects, TableKind::View).map(|row| {
         let definition = row.record.definition.clone().unwrap_or_default();
         vec![text(&row.schema), text(&row.record.name.name), owner(objects, row), text(definition)]

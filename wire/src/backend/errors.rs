@@ -105,11 +105,7 @@ impl ErrorFields {
 impl From<&WireError> for ErrorFields {
     /// Makes an ERROR, or a FATAL if the connection must be closed.
     fn from(error: &WireError) -> Self {
-        let severity = if error.is_fatal() {
-            Severity::Fatal
-        } else {
-            Severity::Error
-        };
+        let severity = if error.is_fatal() { Severity::Fatal } else { Severity::Error };
         Self::new(severity, error.sqlstate(), error.to_string())
     }
 }
@@ -126,9 +122,7 @@ pub fn notice_response(out: &mut BytesMut, fields: &ErrorFields) {
 
 fn put_fields(out: &mut BytesMut, fields: &ErrorFields) {
     let position = fields.position.map(|position| position.to_string());
-    let internal_position = fields
-        .internal_position
-        .map(|position| position.to_string());
+    let internal_position = fields.internal_position.map(|position| position.to_string());
     let severity = fields.severity.as_str();
     let all = [
         (b'S', Some(severity)),

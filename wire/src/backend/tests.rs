@@ -15,44 +15,21 @@ fn written(write: impl FnOnce(&mut BytesMut)) -> BytesMut {
 fn messages_have_the_documented_layout() {
     let check = |out: BytesMut, expected: &[u8]| assert_eq!(&out[..], expected);
     check(written(authentication_ok), b"R\0\0\0\x08\0\0\0\0");
-    check(
-        written(|out| authentication_sasl(out, &["SCRAM-SHA-256"])),
-        b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0",
-    );
-    check(
-        written(|out| ready_for_query(out, TransactionStatus::Failed)),
-        b"Z\0\0\0\x05E",
-    );
-    check(
-        written(|out| backend_key_data(out, 1, &[9; 4])),
-        b"K\0\0\0\x0c\0\0\0\x01\x09\x09\x09\x09",
-    );
-    check(
-        written(|out| command_complete(out, "SELECT 3")),
-        b"C\0\0\0\x0dSELECT 3\0",
-    );
+    check(written(|out| authentication_sasl(out, &["SCRAM-SHA-256"])), b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0");
+    check(written(|out| ready_for_query(out, TransactionStatus::Failed)), b"Z\0\0\0\x05E");
+    check(written(|out| backend_key_data(out, 1, &[9; 4])), b"K\0\0\0\x0c\0\0\0\x01\x09\x09\x09\x09");
+    check(written(|out| command_complete(out, "SELECT 3")), b"C\0\0\0\x0dSELECT 3\0");
     check(
         written(|out| negotiate_protocol_version(out, 2, &["_pq_.x".into()])),
         b"v\0\0\0\x13\0\x03\0\x02\0\0\0\x01_pq_.x\0",
     );
-    check(
-        written(|out| copy_out_response(out, Format::Binary, 2)),
-        b"H\0\0\0\x0b\x01\0\x02\0\x01\0\x01",
-    );
-    check(
-        written(|out| parameter_description(out, &[23])),
-        b"t\0\0\0\x0a\0\x01\0\0\0\x17",
-    );
+    check(written(|out| copy_out_response(out, Format::Binary, 2)), b"H\0\0\0\x0b\x01\0\x02\0\x01\0\x01");
+    check(written(|out| parameter_description(out, &[23])), b"t\0\0\0\x0a\0\x01\0\0\0\x17");
     let field = FieldDescription {
         name: "a".into(),
         table_oid: 0,
         column_id: 0,
-        pg_type: PgType {
-            oid: 23,
-            typlen: 4,
-            typmod: -1,
-            name: "int4",
-        },
+        pg_type: PgType { oid: 23, typlen: 4, typmod: -1, name: "int4" },
         format: Format::Text,
     };
     check(

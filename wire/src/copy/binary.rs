@@ -37,9 +37,7 @@ pub(crate) fn take_header(buffer: &mut BytesMut, bytes_max: usize) -> Result<boo
         return Err(copy_error("invalid COPY file header (WITH OIDS)"));
     }
     if flags >> 16 != 0 {
-        return Err(copy_error(
-            "unrecognized critical flags in COPY file header",
-        ));
+        return Err(copy_error("unrecognized critical flags in COPY file header"));
     }
     let extension = usize::try_from(extension)
         .ok()
@@ -53,11 +51,7 @@ pub(crate) fn take_header(buffer: &mut BytesMut, bytes_max: usize) -> Result<boo
 }
 
 /// Takes a row or the trailer out of the buffer.
-pub(crate) fn take_item(
-    buffer: &mut BytesMut,
-    columns: usize,
-    bytes_max: usize,
-) -> Result<Item, WireError> {
+pub(crate) fn take_item(buffer: &mut BytesMut, columns: usize, bytes_max: usize) -> Result<Item, WireError> {
     let Some(count) = buffer.first_chunk::<2>() else {
         return Ok(Item::Partial);
     };
@@ -67,9 +61,7 @@ pub(crate) fn take_item(
         return Ok(Item::End);
     }
     if usize::try_from(count) != Ok(columns) {
-        return Err(copy_error(format!(
-            "row field count is {count}, expected {columns}"
-        )));
+        return Err(copy_error(format!("row field count is {count}, expected {columns}")));
     }
     let Some(end) = measure(buffer, columns, bytes_max)? else {
         return Ok(Item::Partial);
@@ -78,9 +70,7 @@ pub(crate) fn take_item(
     row.advance(2);
     let fields = (0..columns).map(|_| {
         let length = row.get_i32();
-        usize::try_from(length)
-            .ok()
-            .map(|length| row.split_to(length))
+        usize::try_from(length).ok().map(|length| row.split_to(length))
     });
     Ok(Item::Row(fields.collect()))
 }
@@ -99,9 +89,7 @@ fn measure(buffer: &[u8], columns: usize, bytes_max: usize) -> Result<Option<usi
         }
         end += usize::try_from(length).unwrap_or(0);
         if end > bytes_max {
-            return Err(WireError::LimitExceeded(format!(
-                "COPY row exceeds the limit of {bytes_max} bytes"
-            )));
+            return Err(WireError::LimitExceeded(format!("COPY row exceeds the limit of {bytes_max} bytes")));
         }
     }
     Ok((end <= buffer.len()).then_some(end))

@@ -6,13 +6,7 @@ use super::{CopyOptions, CopyRow, copy_error};
 use crate::error::WireError;
 
 /// Quotes the field that begins at `start`, in place, if it needs quotes.
-pub(crate) fn quote_from(
-    out: &mut BytesMut,
-    start: usize,
-    options: &CopyOptions,
-    force: bool,
-    is_only_column: bool,
-) {
+pub(crate) fn quote_from(out: &mut BytesMut, start: usize, options: &CopyOptions, force: bool, is_only_column: bool) {
     let field = &out[start..];
     let needs_quotes = force
         || field == options.null.as_bytes()
@@ -49,9 +43,7 @@ pub(crate) fn split(record: &Bytes, options: &CopyOptions) -> Result<CopyRow, Wi
     let mut fields = Vec::new();
     let mut start = 0;
     loop {
-        let plain = record[start..]
-            .iter()
-            .position(|byte| *byte == options.delimiter || *byte == options.quote);
+        let plain = record[start..].iter().position(|byte| *byte == options.delimiter || *byte == options.quote);
         let end = plain.map_or(record.len(), |length| start + length);
         if record.get(end) == Some(&options.quote) {
             let (value, after) = quoted(record, start, options)?;
@@ -76,9 +68,7 @@ fn quoted(record: &[u8], start: usize, options: &CopyOptions) -> Result<(Bytes, 
     let mut index = start;
     while let Some(&byte) = record.get(index) {
         let next = record.get(index + 1).copied();
-        if inside
-            && byte == options.escape
-            && next.is_some_and(|next| next == options.quote || next == options.escape)
+        if inside && byte == options.escape && next.is_some_and(|next| next == options.quote || next == options.escape)
         {
             value.extend(next);
             index += 2;

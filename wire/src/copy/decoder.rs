@@ -31,11 +31,7 @@ impl CopyDecoder {
     /// # Errors
     ///
     /// As [`CopyOptions::ensure_valid`].
-    pub fn new(
-        options: &CopyOptions,
-        columns: Vec<String>,
-        row_bytes_max: usize,
-    ) -> Result<Self, WireError> {
+    pub fn new(options: &CopyOptions, columns: Vec<String>, row_bytes_max: usize) -> Result<Self, WireError> {
         options.ensure_valid()?;
         Ok(Self {
             before_header: options.header || options.format == CopyFormat::Binary,
@@ -150,11 +146,8 @@ impl CopyDecoder {
         let is_csv = self.options.format == CopyFormat::Csv;
         let CopyOptions { quote, escape, .. } = self.options;
         while let Some(&byte) = self.buffer.get(self.searched) {
-            let skips_next = if is_csv {
-                self.inside_quotes && byte == escape && escape != quote
-            } else {
-                byte == b'\\'
-            };
+            let skips_next =
+                if is_csv { self.inside_quotes && byte == escape && escape != quote } else { byte == b'\\' };
             if skips_next {
                 // Wait for the byte behind it.
                 self.buffer.get(self.searched + 1)?;
@@ -218,9 +211,6 @@ impl CopyDecoder {
     }
 
     fn row_too_large(&self) -> WireError {
-        WireError::LimitExceeded(format!(
-            "COPY row exceeds the limit of {} bytes",
-            self.row_bytes_max
-        ))
+        WireError::LimitExceeded(format!("COPY row exceeds the limit of {} bytes", self.row_bytes_max))
     }
 }

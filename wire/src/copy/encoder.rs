@@ -29,17 +29,11 @@ impl CopyEncoder {
     ///
     /// As [`CopyOptions::ensure_valid`]; [`WireError::LimitExceeded`] for more
     /// columns than a row can count.
-    pub fn new(
-        schema: &Schema,
-        options: &CopyOptions,
-        settings: &FormatSettings,
-    ) -> Result<Self, WireError> {
+    pub fn new(schema: &Schema, options: &CopyOptions, settings: &FormatSettings) -> Result<Self, WireError> {
         options.ensure_valid()?;
         let fields = schema.fields();
         if fields.len() > i16::MAX as usize {
-            return Err(WireError::LimitExceeded(
-                "target lists can have at most 1664 entries".into(),
-            ));
+            return Err(WireError::LimitExceeded("target lists can have at most 1664 entries".into()));
         }
         Ok(Self {
             names: fields.iter().map(|field| field.name().clone()).collect(),
@@ -81,12 +75,7 @@ impl CopyEncoder {
     /// # Errors
     ///
     /// As [`crate::RowEncoder::encode_rows`].
-    pub fn encode_rows(
-        &self,
-        batch: &RecordBatch,
-        range: Range<usize>,
-        out: &mut BytesMut,
-    ) -> Result<(), WireError> {
+    pub fn encode_rows(&self, batch: &RecordBatch, range: Range<usize>, out: &mut BytesMut) -> Result<(), WireError> {
         let columns = build_columns(&self.types, batch, &range)?;
         for row in 0..range.len() {
             message(out, |out| match self.options.format {
@@ -113,12 +102,7 @@ impl CopyEncoder {
         }
     }
 
-    fn encode_binary(
-        &self,
-        columns: &[Column],
-        row: usize,
-        out: &mut BytesMut,
-    ) -> Result<(), WireError> {
+    fn encode_binary(&self, columns: &[Column], row: usize, out: &mut BytesMut) -> Result<(), WireError> {
         out.put_u16(columns.len() as u16);
         for column in columns {
             column.write_field(row, Format::Binary, &self.settings, out)?;
@@ -126,12 +110,7 @@ impl CopyEncoder {
         Ok(())
     }
 
-    fn encode_line(
-        &self,
-        columns: &[Column],
-        row: usize,
-        out: &mut BytesMut,
-    ) -> Result<(), WireError> {
+    fn encode_line(&self, columns: &[Column], row: usize, out: &mut BytesMut) -> Result<(), WireError> {
         for (index, column) in columns.iter().enumerate() {
             let start = self.put_delimiter(index, out);
             let Some((column, row)) = column.resolve(row) else {
@@ -166,10 +145,7 @@ impl CopyEncoder {
 }
 
 /// Appends one CopyData message, or nothing if its body cannot be written.
-fn message(
-    out: &mut BytesMut,
-    write: impl FnOnce(&mut BytesMut) -> Result<(), WireError>,
-) -> Result<(), WireError> {
+fn message(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Result<(), WireError>) -> Result<(), WireError> {
     let message = out.len();
     out.put_u8(b'd');
     let start = out.len();

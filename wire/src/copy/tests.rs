@@ -23,18 +23,12 @@ fn decode(options: &CopyOptions, data: &[u8], chunk: usize) -> Result<Vec<CopyRo
 }
 
 fn row(a: Option<&'static str>, b: Option<&'static str>) -> CopyRow {
-    [a, b]
-        .map(|field| field.map(|text| Bytes::from_static(text.as_bytes())))
-        .to_vec()
+    [a, b].map(|field| field.map(|text| Bytes::from_static(text.as_bytes()))).to_vec()
 }
 
 fn check(options: &CopyOptions, data: &[u8], expected: &[CopyRow]) {
     for chunk in [1, 2, 3, 1_000] {
-        assert_eq!(
-            decode(options, data, chunk).as_deref(),
-            Ok(expected),
-            "{data:?}"
-        );
+        assert_eq!(decode(options, data, chunk).as_deref(), Ok(expected), "{data:?}");
     }
 }
 
@@ -48,22 +42,10 @@ fn check_error(options: &CopyOptions, data: &[u8], expected: &str) {
 #[test]
 fn text_rows_are_split_and_unescaped() {
     let text = options(CopyFormat::Text);
-    check(
-        &text,
-        b"1\tx\n2\t\\N\n",
-        &[row(Some("1"), Some("x")), row(Some("2"), None)],
-    );
+    check(&text, b"1\tx\n2\t\\N\n", &[row(Some("1"), Some("x")), row(Some("2"), None)]);
     check(&text, b"1\tx", &[row(Some("1"), Some("x"))]);
-    check(
-        &text,
-        b"1\tx\r\n2\ty\r\n",
-        &[row(Some("1"), Some("x")), row(Some("2"), Some("y"))],
-    );
-    check(
-        &text,
-        b"\\\\N\t\\t\\n\\x41\\101\\q\n",
-        &[row(Some("\\N"), Some("\t\nAAq"))],
-    );
+    check(&text, b"1\tx\r\n2\ty\r\n", &[row(Some("1"), Some("x")), row(Some("2"), Some("y"))]);
+    check(&text, b"\\\\N\t\\t\\n\\x41\\101\\q\n", &[row(Some("\\N"), Some("\t\nAAq"))]);
     check(&text, b"a\\\nb\tc\n", &[row(Some("a\nb"), Some("c"))]);
     check(&text, b"1\t\n\\.\nignored", &[row(Some("1"), Some(""))]);
     check(&text, b"", &[]);
@@ -75,11 +57,7 @@ fn text_rows_are_split_and_unescaped() {
 fn csv_records_are_split_and_unquoted() {
     let csv = options(CopyFormat::Csv);
     check(&csv, b"1,x\n", &[row(Some("1"), Some("x"))]);
-    check(
-        &csv,
-        b"\"a,\"\"b\"\"\n\",\"\"\n,x\n",
-        &[row(Some("a,\"b\"\n"), Some("")), row(None, Some("x"))],
-    );
+    check(&csv, b"\"a,\"\"b\"\"\n\",\"\"\n,x\n", &[row(Some("a,\"b\"\n"), Some("")), row(None, Some("x"))]);
     check(&csv, b"x,\n", &[row(Some("x"), None)]);
     check(&csv, b"a\"b\"c,d\r\n", &[row(Some("abc"), Some("d"))]);
     check_error(&csv, b"\"a,b\n", "unterminated CSV quoted field");
@@ -88,11 +66,7 @@ fn csv_records_are_split_and_unquoted() {
     check(&header, b"a,b\n1,2\n", &[row(Some("1"), Some("2"))]);
     let mut backslash = csv;
     backslash.escape = b'\\';
-    check(
-        &backslash,
-        b"\"a\\\"b\",c\n",
-        &[row(Some("a\"b"), Some("c"))],
-    );
+    check(&backslash, b"\"a\\\"b\",c\n", &[row(Some("a\"b"), Some("c"))]);
 }
 
 #[test]
@@ -133,35 +107,21 @@ fn encode(options: &CopyOptions, texts: &[Option<String>]) -> Vec<u8> {
         ("b", Arc::new(StringArray::from(texts.to_vec())) as _),
     ])
     .unwrap();
-    let encoder =
-        CopyEncoder::new(batch.schema_ref(), options, &FormatSettings::default()).unwrap();
+    let encoder = CopyEncoder::new(batch.schema_ref(), options, &FormatSettings::default()).unwrap();
     let mut out = BytesMut::new();
     encoder.start(&mut out).unwrap();
-    encoder
-        .encode_rows(&batch, 0..texts.len(), &mut out)
-        .unwrap();
+    encoder.encode_rows(&batch, 0..texts.len(), &mut out).unwrap();
     encoder.finish(&mut out).unwrap();
     bodies(&out)
 }
 
 #[test]
 fn rows_are_written_as_postgresql_does() {
-    let texts = [
-        Some("a\tb\\".to_owned()),
-        None,
-        Some(String::new()),
-        Some("q\"u,o\n".to_owned()),
-    ];
-    assert_eq!(
-        encode(&options(CopyFormat::Text), &texts),
-        b"0\ta\\tb\\\\\n1\t\\N\n2\t\n3\tq\"u,o\\n\n"
-    );
+    let texts = [Some("a\tb\\".to_owned()), None, Some(String::new()), Some("q\"u,o\n".to_owned())];
+    assert_eq!(encode(&options(CopyFormat::Text), &texts), b"0\ta\\tb\\\\\n1\t\\N\n2\t\n3\tq\"u,o\\n\n");
     let mut csv = options(CopyFormat::Csv);
     csv.header = true;
-    assert_eq!(
-        encode(&csv, &texts),
-        b"a,b\n0,a\tb\\\n1,\n2,\"\"\n3,\"q\"\"u,o\n\"\n"
-    );
+    assert_eq!(encode(&csv, &texts), b"a,b\n0,a\tb\\\n1,\n2,\"\"\n3,\"q\"\"u,o\n\"\n");
 }
 
 proptest! {

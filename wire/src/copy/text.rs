@@ -20,10 +20,7 @@ fn letter_of(byte: u8) -> Option<u8> {
 /// Escapes the field that begins at `start`, in place.
 pub(crate) fn escape_from(out: &mut BytesMut, start: usize, delimiter: u8) {
     let is_special = |byte: u8| byte == b'\\' || byte == delimiter || letter_of(byte).is_some();
-    let count = out[start..]
-        .iter()
-        .filter(|byte| is_special(**byte))
-        .count();
+    let count = out[start..].iter().filter(|byte| is_special(**byte)).count();
     if count == 0 {
         return;
     }
@@ -122,10 +119,7 @@ fn raw_from(first: u8, after: &[u8]) -> impl Iterator<Item = u8> + '_ {
 fn digits(bytes: impl Iterator<Item = u8>, radix: u32, max: usize) -> (u8, usize) {
     let mut number = 0u32;
     let mut length = 0;
-    for digit in bytes
-        .take(max)
-        .map_while(|byte| char::from(byte).to_digit(radix))
-    {
+    for digit in bytes.take(max).map_while(|byte| char::from(byte).to_digit(radix)) {
         number = number * radix + digit;
         length += 1;
     }

@@ -13,10 +13,7 @@ use crate::settings::FormatSettings;
 const DIMENSIONS_MAX: usize = 6;
 
 /// Reads the form of `array_recv`.
-pub(crate) fn decode_binary(
-    element_oid: u32,
-    cursor: &mut Cursor<'_>,
-) -> Result<ParameterValue, WireError> {
+pub(crate) fn decode_binary(element_oid: u32, cursor: &mut Cursor<'_>) -> Result<ParameterValue, WireError> {
     let count = cursor.i32()?;
     let flags = cursor.i32()?;
     let sent_oid = cursor.u32()?;
@@ -36,19 +33,12 @@ pub(crate) fn decode_binary(
     for _ in 0..count {
         let length = cursor.i32()?;
         let _lower_bound = cursor.i32()?;
-        dimensions
-            .push(usize::try_from(length).map_err(|_| invalid("invalid array length".into()))?);
+        dimensions.push(usize::try_from(length).map_err(|_| invalid("invalid array length".into()))?);
     }
-    let total = dimensions
-        .iter()
-        .try_fold(1usize, |total, length| total.checked_mul(*length));
+    let total = dimensions.iter().try_fold(1usize, |total, length| total.checked_mul(*length));
     // Every element has at least a length word.
     let total = total
-        .filter(|total| {
-            total
-                .checked_mul(4)
-                .is_some_and(|bytes| bytes <= cursor.bytes.len())
-        })
+        .filter(|total| total.checked_mul(4).is_some_and(|bytes| bytes <= cursor.bytes.len()))
         .ok_or_else(|| protocol("insufficient data left in message"));
     let total = if dimensions.is_empty() { 0 } else { total? };
     let mut values = Vec::with_capacity(total);
@@ -58,11 +48,7 @@ pub(crate) fn decode_binary(
     if values.is_empty() {
         dimensions.clear();
     }
-    Ok(ParameterValue::Array {
-        element_oid,
-        dimensions,
-        values,
-    })
+    Ok(ParameterValue::Array { element_oid, dimensions, values })
 }
 
 fn decode_element(element_oid: u32, cursor: &mut Cursor<'_>) -> Result<ParameterValue, WireError> {
@@ -70,8 +56,7 @@ fn decode_element(element_oid: u32, cursor: &mut Cursor<'_>) -> Result<Parameter
     if length == -1 {
         return Ok(ParameterValue::Null);
     }
-    let length =
-        usize::try_from(length).map_err(|_| protocol("insufficient data left in message"))?;
+    let length = usize::try_from(length).map_err(|_| protocol("insufficient data left in message"))?;
     binary::decode(element_oid, cursor.take(length)?)
 }
 
@@ -98,11 +83,7 @@ pub(crate) fn decode_text(
     if parser.values.is_empty() {
         parser.dimensions.clear();
     }
-    Ok(ParameterValue::Array {
-        element_oid,
-        dimensions: parser.dimensions,
-        values: parser.values,
-    })
+    Ok(ParameterValue::Array { element_oid, dimensions: parser.dimensions, values: parser.values })
 }
 
 /// Skips a decoration such as `[0:2]=`; subscripts are not kept.

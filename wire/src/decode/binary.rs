@@ -58,10 +58,7 @@ pub(crate) fn decode(type_oid: u32, bytes: &[u8]) -> Result<ParameterValue, Wire
     if cursor.bytes.is_empty() {
         return Ok(value);
     }
-    Err(WireError::InvalidBinary(format!(
-        "incorrect binary data format for type {}",
-        type_name(type_oid)
-    )))
+    Err(WireError::InvalidBinary(format!("incorrect binary data format for type {}", type_name(type_oid))))
 }
 
 fn decode_value(type_oid: u32, cursor: &mut Cursor<'_>) -> Result<ParameterValue, WireError> {
@@ -95,19 +92,13 @@ fn decode_value(type_oid: u32, cursor: &mut Cursor<'_>) -> Result<ParameterValue
             let micros = cursor.i64()?;
             let days = cursor.i32()?;
             let months = cursor.i32()?;
-            V::Interval {
-                months,
-                days,
-                micros,
-            }
+            V::Interval { months, days, micros }
         }
         oid::UUID => V::Uuid(cursor.array()?),
         oid::JSON => V::Json(text::json("json", rest(cursor)?)?),
         oid::JSONB => {
             if cursor.take(1)? != [1] {
-                return Err(WireError::InvalidBinary(
-                    "unsupported jsonb version number".into(),
-                ));
+                return Err(WireError::InvalidBinary("unsupported jsonb version number".into()));
             }
             V::Json(text::json("jsonb", rest(cursor)?)?)
         }

@@ -26,9 +26,7 @@ pub(crate) fn date(text: &str) -> Result<i32, WireError> {
         Some(Special::Epoch) => return Ok(0),
         None => {}
     }
-    let days = parse("date", text)?
-        .days
-        .ok_or_else(|| invalid("date", text))?;
+    let days = parse("date", text)?.days.ok_or_else(|| invalid("date", text))?;
     let days = i32::try_from(days).map_err(|_| out_of_range())?;
     crate::encode::datetime::date(days).map_err(|_| out_of_range())?;
     Ok(days)
@@ -58,9 +56,8 @@ pub(crate) fn timestamptz(text: &str, zone: &TimeZone) -> Result<i64, WireError>
     let zone = match own {
         None => zone,
         Some(name) => {
-            named = zone_of(name).ok_or_else(|| {
-                WireError::InvalidParameter(format!("time zone \"{name}\" not recognized"))
-            })?;
+            named = zone_of(name)
+                .ok_or_else(|| WireError::InvalidParameter(format!("time zone \"{name}\" not recognized")))?;
             &named
         }
     };
@@ -97,9 +94,7 @@ fn special(text: &str) -> Option<Special> {
 fn local<'a>(type_name: &'static str, text: &'a str) -> Result<(i64, Option<&'a str>), WireError> {
     let parts = parse(type_name, text)?;
     let days = parts.days.ok_or_else(|| invalid(type_name, text))?;
-    let micros = days
-        .checked_mul(DAY_MICROS)
-        .and_then(|micros| micros.checked_add(parts.micros.unwrap_or(0)));
+    let micros = days.checked_mul(DAY_MICROS).and_then(|micros| micros.checked_add(parts.micros.unwrap_or(0)));
     Ok((checked(micros, text)?, parts.zone))
 }
 
@@ -122,13 +117,10 @@ fn parse<'a>(type_name: &'static str, text: &'a str) -> Result<Parts<'a>, WireEr
     let mut parts = Parts::default();
     let mut rest = body;
     if let Some((date, after)) = split_date(body) {
-        parts.days = Some(date_days(date, is_bc).ok_or_else(|| {
-            if date.is_well_formed() {
-                field_out_of_range(text)
-            } else {
-                invalid(type_name, text)
-            }
-        })?);
+        parts.days =
+            Some(date_days(date, is_bc).ok_or_else(|| {
+                if date.is_well_formed() { field_out_of_range(text) } else { invalid(type_name, text) }
+            })?);
         rest = after;
         let after_space = rest.trim_start_matches(is_space);
         rest = match after_space.strip_prefix(['T', 't']) {
@@ -137,9 +129,7 @@ fn parse<'a>(type_name: &'static str, text: &'a str) -> Result<Parts<'a>, WireEr
         };
     }
     if rest.starts_with(|char: char| char.is_ascii_digit()) {
-        let end = rest
-            .find(|char: char| !char.is_ascii_digit() && !matches!(char, ':' | '.'))
-            .unwrap_or(rest.len());
+        let end = rest.find(|char: char| !char.is_ascii_digit() && !matches!(char, ':' | '.')).unwrap_or(rest.len());
         let (clock, after) = rest.split_at(end);
         let micros = clock_micros(clock).ok_or_else(|| invalid(type_name, text))?;
         parts.micros = Some(micros.ok_or_else(|| field_out_of_range(text))?);
@@ -177,9 +167,7 @@ struct DateText<'a> {
 
 impl DateText<'_> {
     fn is_well_formed(&self) -> bool {
-        (3..=7).contains(&self.year.len())
-            && (1..=2).contains(&self.month.len())
-            && (1..=2).contains(&self.day.len())
+        (3..=7).contains(&self.year.len()) && (1..=2).contains(&self.month.len()) && (1..=2).contains(&self.day.len())
     }
 }
 
@@ -189,11 +177,7 @@ fn split_date(text: &str) -> Option<(DateText<'_>, &str)> {
     let year = digits(text);
     let after_year = &text[year..];
     if year == 8 && !after_year.starts_with(['-', ':', '.']) {
-        let date = DateText {
-            year: &text[..4],
-            month: &text[4..6],
-            day: &text[6..8],
-        };
+        let date = DateText { year: &text[..4], month: &text[4..6], day: &text[6..8] };
         return Some((date, after_year));
     }
     let month_text = after_year.strip_prefix('-')?;
@@ -203,11 +187,7 @@ fn split_date(text: &str) -> Option<(DateText<'_>, &str)> {
     if year == 0 || month == 0 || day == 0 {
         return None;
     }
-    let date = DateText {
-        year: &text[..year],
-        month: &month_text[..month],
-        day: &day_text[..day],
-    };
+    let date = DateText { year: &text[..year], month: &month_text[..month], day: &day_text[..day] };
     Some((date, &day_text[day..]))
 }
 
@@ -266,8 +246,5 @@ fn field_out_of_range(text: &str) -> WireError {
 }
 
 fn invalid(type_name: &'static str, text: &str) -> WireError {
-    WireError::InvalidDatetime {
-        type_name,
-        value: text.to_owned(),
-    }
+    WireError::InvalidDatetime { type_name, value: text.to_owned() }
 }

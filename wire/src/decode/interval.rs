@@ -23,19 +23,14 @@ pub(crate) fn parse(text: &str) -> Result<(i32, i32, i64), WireError> {
         Some(rest) => iso(rest),
         None => verbose(trimmed),
     };
-    let total = total.ok_or_else(|| WireError::InvalidDatetime {
-        type_name: "interval",
-        value: text.to_owned(),
-    })?;
+    let total = total.ok_or_else(|| WireError::InvalidDatetime { type_name: "interval", value: text.to_owned() })?;
     let narrow = |total: Total| {
         let months = i32::try_from(total.months).ok()?;
         let days = i32::try_from(total.days).ok()?;
         let micros = i64::try_from(total.micros).ok()?;
         Some((months, days, micros))
     };
-    narrow(total).ok_or_else(|| {
-        WireError::DatetimeOutOfRange(format!("interval field value out of range: \"{text}\""))
-    })
+    narrow(total).ok_or_else(|| WireError::DatetimeOutOfRange(format!("interval field value out of range: \"{text}\"")))
 }
 
 /// A number with six decimals.
@@ -58,15 +53,8 @@ fn number(text: &str) -> Option<Number> {
     if !whole.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let whole: i128 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
-    };
-    Some(Number {
-        whole: sign * whole,
-        fraction: sign * i128::from(fraction_micros(fraction)?),
-    })
+    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    Some(Number { whole: sign * whole, fraction: sign * i128::from(fraction_micros(fraction)?) })
 }
 
 impl Total {
@@ -78,10 +66,7 @@ impl Total {
             return;
         }
         // The rest of a month counts as days of thirty.
-        let days = Number {
-            whole: millionths * 30 / 1_000_000,
-            fraction: millionths * 30 % 1_000_000,
-        };
+        let days = Number { whole: millionths * 30 / 1_000_000, fraction: millionths * 30 % 1_000_000 };
         self.add_days(days, 1);
     }
 
@@ -156,11 +141,7 @@ fn verbose(text: &str) -> Option<Total> {
         total.add_micros(number, 1_000_000);
     }
     if ago {
-        total = Total {
-            months: -total.months,
-            days: -total.days,
-            micros: -total.micros,
-        };
+        total = Total { months: -total.months, days: -total.days, micros: -total.micros };
     }
     (count > 0).then_some(total)
 }
@@ -178,9 +159,7 @@ fn clock(text: &str) -> Option<i128> {
     let mut fields = clock.split(':').map(|field| {
         let valid = !field.is_empty() && field.len() <= 12;
         let digits = field.bytes().all(|byte| byte.is_ascii_digit());
-        (valid && digits)
-            .then(|| field.parse::<i128>().ok())
-            .flatten()
+        (valid && digits).then(|| field.parse::<i128>().ok()).flatten()
     });
     let hours = fields.next()??;
     let minutes = fields.next()??;

@@ -33,9 +33,7 @@ impl Numeric {
     /// Returns the nearest `float8`.
     pub fn to_f64(&self) -> f64 {
         match self {
-            Self::Finite { unscaled, scale } => {
-                format!("{unscaled}e-{scale}").parse().unwrap_or(f64::NAN)
-            }
+            Self::Finite { unscaled, scale } => format!("{unscaled}e-{scale}").parse().unwrap_or(f64::NAN),
             Self::NaN => f64::NAN,
             Self::Infinity => f64::INFINITY,
             Self::NegInfinity => f64::NEG_INFINITY,
@@ -62,11 +60,7 @@ impl Numeric {
             _ => (false, text),
         };
         if rest.eq_ignore_ascii_case("infinity") || rest.eq_ignore_ascii_case("inf") {
-            return Some(Ok(if negative {
-                Self::NegInfinity
-            } else {
-                Self::Infinity
-            }));
+            return Some(Ok(if negative { Self::NegInfinity } else { Self::Infinity }));
         }
         if text.eq_ignore_ascii_case("nan") {
             return Some(Ok(Self::NaN));
@@ -81,11 +75,7 @@ impl Numeric {
             return None;
         }
         let scale = i64::try_from(fraction.len()).ok()? - exponent;
-        Some(Self::from_digits(
-            negative,
-            &[whole, fraction].concat(),
-            scale,
-        ))
+        Some(Self::from_digits(negative, &[whole, fraction].concat(), scale))
     }
 
     fn from_digits(negative: bool, digits: &str, scale: i64) -> Result<Self, WireError> {
@@ -99,10 +89,7 @@ impl Numeric {
         let sign = if negative { "-" } else { "" };
         let unscaled = format!("{sign}0{significant}{}", "0".repeat(zeros));
         let unscaled = i256::from_string(&unscaled).ok_or_else(|| out_of_range(digits))?;
-        Ok(Self::Finite {
-            unscaled,
-            scale: scale as i16,
-        })
+        Ok(Self::Finite { unscaled, scale: scale as i16 })
     }
 
     /// Reads the form of `numeric_recv`.
@@ -111,13 +98,9 @@ impl Numeric {
         let weight = i64::from(cursor.i16()?);
         let sign = cursor.u16()?;
         let scale = i64::from(cursor.u16()?);
-        let groups = (0..count)
-            .map(|_| cursor.u16())
-            .collect::<Result<Vec<_>, _>>()?;
+        let groups = (0..count).map(|_| cursor.u16()).collect::<Result<Vec<_>, _>>()?;
         if groups.iter().any(|group| *group > 9999) {
-            return Err(WireError::InvalidBinary(
-                "invalid digit in external \"numeric\" value".into(),
-            ));
+            return Err(WireError::InvalidBinary("invalid digit in external \"numeric\" value".into()));
         }
         let negative = match sign {
             0x0000 => false,
@@ -126,18 +109,13 @@ impl Numeric {
             0xd000 => return Ok(Self::Infinity),
             0xf000 => return Ok(Self::NegInfinity),
             _ => {
-                return Err(WireError::InvalidBinary(
-                    "invalid sign in external \"numeric\" value".into(),
-                ));
+                return Err(WireError::InvalidBinary("invalid sign in external \"numeric\" value".into()));
             }
         };
         if scale > 0x3fff {
-            return Err(WireError::InvalidBinary(
-                "invalid scale in external \"numeric\" value".into(),
-            ));
+            return Err(WireError::InvalidBinary("invalid scale in external \"numeric\" value".into()));
         }
-        if groups.len() > DIGITS_MAX || weight > DIGITS_MAX as i64 || weight < -(DIGITS_MAX as i64)
-        {
+        if groups.len() > DIGITS_MAX || weight > DIGITS_MAX as i64 || weight < -(DIGITS_MAX as i64) {
             return Err(out_of_range("numeric"));
         }
         let mut digits: String = groups.iter().map(|group| format!("{group:04}")).collect();
@@ -162,8 +140,5 @@ fn exponent_of(text: &str) -> Option<i64> {
 }
 
 fn out_of_range(value: &str) -> WireError {
-    WireError::NumberOutOfRange {
-        type_name: "numeric",
-        value: value.to_owned(),
-    }
+    WireError::NumberOutOfRange { type_name: "numeric", value: value.to_owned() }
 }

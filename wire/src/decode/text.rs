@@ -13,11 +13,7 @@ pub(crate) fn is_space(char: char) -> bool {
 }
 
 /// Reads a text value.
-pub(crate) fn decode(
-    type_oid: u32,
-    text: &str,
-    settings: &FormatSettings,
-) -> Result<ParameterValue, WireError> {
+pub(crate) fn decode(type_oid: u32, text: &str, settings: &FormatSettings) -> Result<ParameterValue, WireError> {
     use ParameterValue as V;
     if let Some(element) = element_of(type_oid) {
         return array::decode_text(element.oid, text, settings);
@@ -26,26 +22,20 @@ pub(crate) fn decode(
         return Ok(V::Text(text.to_owned()));
     }
     let trimmed = text.trim_matches(is_space);
-    let invalid = || WireError::InvalidText {
-        type_name: type_name(type_oid),
-        value: text.to_owned(),
-    };
+    let invalid = || WireError::InvalidText { type_name: type_name(type_oid), value: text.to_owned() };
     Ok(match type_oid {
         oid::BOOL => V::Bool(bool_of(trimmed).ok_or_else(invalid)?),
         oid::INT2 => V::Int2(integer(type_oid, text)?),
         oid::INT4 => V::Int4(integer(type_oid, text)?),
         oid::INT8 => V::Int8(integer(type_oid, text)?),
         oid::OID | oid::XID | oid::CID => V::Oid(object_id(type_oid, text)?),
-        oid::REGPROC
-        | oid::REGPROCEDURE
-        | oid::REGCLASS
-        | oid::REGTYPE
-        | oid::REGNAMESPACE
-        | oid::REGROLE => match trimmed.parse() {
-            Ok(id) => V::Oid(id),
-            // A name; only the catalog can resolve it.
-            Err(_) => V::Text(text.to_owned()),
-        },
+        oid::REGPROC | oid::REGPROCEDURE | oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE => {
+            match trimmed.parse() {
+                Ok(id) => V::Oid(id),
+                // A name; only the catalog can resolve it.
+                Err(_) => V::Text(text.to_owned()),
+            }
+        }
         oid::FLOAT4 => {
             let value: f32 = float(trimmed).ok_or_else(invalid)?;
             ensure_float(value.is_infinite(), value == 0.0, trimmed, "real")?;
@@ -53,12 +43,7 @@ pub(crate) fn decode(
         }
         oid::FLOAT8 => {
             let value: f64 = float(trimmed).ok_or_else(invalid)?;
-            ensure_float(
-                value.is_infinite(),
-                value == 0.0,
-                trimmed,
-                "double precision",
-            )?;
+            ensure_float(value.is_infinite(), value == 0.0, trimmed, "double precision")?;
             V::Float8(value)
         }
         oid::NUMERIC => V::Numeric(Numeric::from_text(trimmed).ok_or_else(invalid)??),
@@ -69,11 +54,7 @@ pub(crate) fn decode(
         oid::TIMESTAMPTZ => V::Timestamptz(datetime::timestamptz(text, &settings.timezone)?),
         oid::INTERVAL => {
             let (months, days, micros) = interval::parse(text)?;
-            V::Interval {
-                months,
-                days,
-                micros,
-            }
+            V::Interval { months, days, micros }
         }
         oid::UUID => V::Uuid(uuid(text).ok_or_else(invalid)?),
         oid::JSON => V::Json(json("json", text)?),
@@ -86,8 +67,7 @@ pub(crate) fn decode(
 /// Accepts unique prefixes of the words, as `boolin` does.
 fn bool_of(text: &str) -> Option<bool> {
     let text = text.to_ascii_lowercase();
-    let prefix_of =
-        |word: &str, length_min: usize| text.len() >= length_min && word.starts_with(&text);
+    let prefix_of = |word: &str, length_min: usize| text.len() >= length_min && word.starts_with(&text);
     if prefix_of("true", 1) || prefix_of("yes", 1) || text == "on" || text == "1" {
         return Some(true);
     }
@@ -101,15 +81,9 @@ fn integer<T: std::str::FromStr>(type_oid: u32, text: &str) -> Result<T, WireErr
     let trimmed = text.trim_matches(is_space);
     let digits = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(WireError::InvalidText {
-            type_name: type_name(type_oid),
-            value: text.to_owned(),
-        });
+        return Err(WireError::InvalidText { type_name: type_name(type_oid), value: text.to_owned() });
     }
-    trimmed.parse().map_err(|_| WireError::NumberOutOfRange {
-        type_name: type_name(type_oid),
-        value: text.to_owned(),
-    })
+    trimmed.parse().map_err(|_| WireError::NumberOutOfRange { type_name: type_name(type_oid), value: text.to_owned() })
 }
 
 /// Reads an object id; a negative one is its unsigned complement.
@@ -117,10 +91,7 @@ fn object_id(type_oid: u32, text: &str) -> Result<u32, WireError> {
     let value: i64 = integer(type_oid, text)?;
     u32::try_from(value)
         .or_else(|_| i32::try_from(value).map(|value| value as u32))
-        .map_err(|_| WireError::NumberOutOfRange {
-            type_name: type_name(type_oid),
-            value: text.to_owned(),
-        })
+        .map_err(|_| WireError::NumberOutOfRange { type_name: type_name(type_oid), value: text.to_owned() })
 }
 
 fn float<T: std::str::FromStr>(text: &str) -> Option<T> {
@@ -137,9 +108,7 @@ fn ensure_float(infinite: bool, zero: bool, text: &str, type_name: &str) -> Resu
     let overflow = infinite && text.bytes().any(|byte| byte.is_ascii_digit());
     let underflow = zero && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
     if overflow || underflow {
-        return Err(WireError::OutOfRange(format!(
-            "\"{text}\" is out of range for type {type_name}"
-        )));
+        return Err(WireError::OutOfRange(format!("\"{text}\" is out of range for type {type_name}")));
     }
     Ok(())
 }
@@ -148,10 +117,7 @@ fn bytea(text: &str) -> Result<Vec<u8>, WireError> {
     if let Some(digits) = text.strip_prefix("\\x") {
         return hex(digits);
     }
-    let invalid = || WireError::InvalidText {
-        type_name: "bytea",
-        value: text.to_owned(),
-    };
+    let invalid = || WireError::InvalidText { type_name: "bytea", value: text.to_owned() };
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -165,12 +131,7 @@ fn bytea(text: &str) -> Result<Vec<u8>, WireError> {
                 bytes.push(b'\\');
                 rest = after;
             }
-            [
-                a @ b'0'..=b'3',
-                b @ b'0'..=b'7',
-                c @ b'0'..=b'7',
-                after @ ..,
-            ] => {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] => {
                 bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
                 rest = after;
             }
@@ -187,18 +148,16 @@ fn hex(digits: &str) -> Result<Vec<u8>, WireError> {
         if high.is_none() && is_space(char) {
             continue;
         }
-        let digit = char.to_digit(16).ok_or_else(|| {
-            WireError::InvalidParameter(format!("invalid hexadecimal digit: \"{char}\""))
-        })?;
+        let digit = char
+            .to_digit(16)
+            .ok_or_else(|| WireError::InvalidParameter(format!("invalid hexadecimal digit: \"{char}\"")))?;
         match high.take() {
             None => high = Some(digit),
             Some(high) => bytes.push((high << 4 | digit) as u8),
         }
     }
     if high.is_some() {
-        return Err(WireError::InvalidParameter(
-            "invalid hexadecimal data: odd number of digits".into(),
-        ));
+        return Err(WireError::InvalidParameter("invalid hexadecimal data: odd number of digits".into()));
     }
     Ok(bytes)
 }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::types::IntervalMonthDayNano;
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array,
-    FixedSizeBinaryBuilder, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-    IntervalMonthDayNanoArray, ListArray, NullArray, StringArray, Time64MicrosecondArray,
-    TimestampMicrosecondArray, UInt32Array,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, FixedSizeBinaryBuilder,
+    Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, NullArray,
+    StringArray, Time64MicrosecondArray, TimestampMicrosecondArray, UInt32Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
@@ -98,10 +97,7 @@ impl ParameterValue {
 ///
 /// [`WireError::OutOfRange`] if a value does not fit into `data_type`,
 /// [`WireError::NotSupported`] if its type cannot be converted to it.
-pub fn array_from_values(
-    values: &[ParameterValue],
-    data_type: &DataType,
-) -> Result<ArrayRef, WireError> {
+pub fn array_from_values(values: &[ParameterValue], data_type: &DataType) -> Result<ArrayRef, WireError> {
     convert(&values.iter().collect::<Vec<_>>(), data_type)
 }
 
@@ -116,28 +112,18 @@ fn convert(values: &[&ParameterValue], data_type: &DataType) -> Result<ArrayRef,
             "cannot convert a parameter of Arrow type {natural} to {data_type}"
         )));
     }
-    let options = CastOptions {
-        safe: false,
-        ..CastOptions::default()
-    };
-    cast_with_options(&array, data_type, &options)
-        .map_err(|error| WireError::OutOfRange(error.to_string()))
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&array, data_type, &options).map_err(|error| WireError::OutOfRange(error.to_string()))
 }
 
 /// Returns the narrowest type that keeps all values; values of one parameter
 /// or column have one PostgreSQL type.
 fn natural_type(values: &[&ParameterValue]) -> DataType {
-    let first = values
-        .iter()
-        .find(|value| !matches!(value, ParameterValue::Null));
+    let first = values.iter().find(|value| !matches!(value, ParameterValue::Null));
     let type_oid = match first {
         None => return DataType::Null,
         Some(ParameterValue::Numeric(_)) => return numeric_type(values),
-        Some(ParameterValue::Array {
-            element_oid,
-            dimensions,
-            ..
-        }) => {
+        Some(ParameterValue::Array { element_oid, dimensions, .. }) => {
             let items: Vec<_> = values.iter().flat_map(|value| elements(value)).collect();
             let leaf = match natural_type(&items) {
                 DataType::Null => arrow_type(*element_oid).unwrap_or(DataType::Utf8),
@@ -181,10 +167,7 @@ fn numeric_type(values: &[&ParameterValue]) -> DataType {
     let mut whole = 1;
     for value in values {
         match value {
-            ParameterValue::Numeric(Numeric::Finite {
-                unscaled,
-                scale: own,
-            }) => {
+            ParameterValue::Numeric(Numeric::Finite { unscaled, scale: own }) => {
                 let digits = unscaled.to_string().trim_start_matches('-').len();
                 scale = scale.max(*own);
                 whole = whole.max(digits.saturating_sub(*own as usize));
@@ -253,25 +236,13 @@ fn build(values: &[&ParameterValue], data_type: &DataType) -> Result<ArrayRef, W
         DataType::FixedSizeBinary(_) => uuids(values)?,
         DataType::Decimal128(precision, scale) => {
             let unscaled = rescaled(values, *scale)?;
-            let narrow = unscaled
-                .into_iter()
-                .map(|value| value.and_then(|value| value.to_i128()));
+            let narrow = unscaled.into_iter().map(|value| value.and_then(|value| value.to_i128()));
             let array = narrow.collect::<Decimal128Array>();
-            Arc::new(
-                array
-                    .with_precision_and_scale(*precision, *scale)
-                    .map_err(internal)?,
-            )
+            Arc::new(array.with_precision_and_scale(*precision, *scale).map_err(internal)?)
         }
         DataType::Decimal256(precision, scale) => {
-            let array = rescaled(values, *scale)?
-                .into_iter()
-                .collect::<Decimal256Array>();
-            Arc::new(
-                array
-                    .with_precision_and_scale(*precision, *scale)
-                    .map_err(internal)?,
-            )
+            let array = rescaled(values, *scale)?.into_iter().collect::<Decimal256Array>();
+            Arc::new(array.with_precision_and_scale(*precision, *scale).map_err(internal)?)
         }
         DataType::List(item) => lists(values, item.data_type())?,
         other => return Err(WireError::Internal(format!("no builder for {other}"))),
@@ -306,12 +277,7 @@ fn lists(values: &[&ParameterValue], item: &DataType) -> Result<ArrayRef, WireEr
     let mut slices = Vec::new();
     let mut leaves = Vec::new();
     for value in values {
-        let ParameterValue::Array {
-            element_oid,
-            dimensions,
-            values,
-        } = value
-        else {
+        let ParameterValue::Array { element_oid, dimensions, values } = value else {
             lengths.push(0);
             continue;
         };
@@ -328,15 +294,8 @@ fn lists(values: &[&ParameterValue], item: &DataType) -> Result<ArrayRef, WireEr
             _ => leaves.extend(values),
         }
     }
-    let items: Vec<&ParameterValue> = if slices.is_empty() {
-        leaves
-    } else {
-        slices.iter().collect()
-    };
-    let nulls = values
-        .iter()
-        .map(|value| matches!(value, ParameterValue::Array { .. }))
-        .collect::<NullBuffer>();
+    let items: Vec<&ParameterValue> = if slices.is_empty() { leaves } else { slices.iter().collect() };
+    let nulls = values.iter().map(|value| matches!(value, ParameterValue::Array { .. })).collect::<NullBuffer>();
     let items = build(&items, item)?;
     let field = Arc::new(Field::new("item", item.clone(), true));
     let offsets = OffsetBuffer::<i32>::from_lengths(lengths);

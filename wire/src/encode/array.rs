@@ -78,11 +78,7 @@ fn quote_from(out: &mut BytesMut, start: usize) {
     let needs_quotes = element.is_empty()
         || element.eq_ignore_ascii_case(b"null")
         || element.iter().any(|byte| {
-            is_special(byte)
-                || matches!(
-                    byte,
-                    b'{' | b'}' | b',' | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c
-                )
+            is_special(byte) || matches!(byte, b'{' | b'}' | b',' | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
         });
     if !needs_quotes {
         return;
@@ -222,12 +218,7 @@ pub(crate) fn write_literal_binary(
     settings: &FormatSettings,
     out: &mut BytesMut,
 ) -> Result<(), WireError> {
-    let value = crate::decode::decode_parameter_with(
-        array_oid,
-        Format::Text,
-        Some(literal.as_bytes()),
-        settings,
-    )?;
+    let value = crate::decode::decode_parameter_with(array_oid, Format::Text, Some(literal.as_bytes()), settings)?;
     let array = value.to_array(&value.data_type())?;
     let field = arrow::datatypes::Field::new("item", array.data_type().clone(), true);
     let wire = crate::types::array_wire_type(array_oid)

@@ -39,17 +39,11 @@ pub(crate) fn write(
             numeric::put_i256(out, array.value(row), *scale, Format::Binary);
         }
         Values::Utf8(_) | Values::LargeUtf8(_) | Values::Utf8View(_) => {
-            write_str(
-                column,
-                column.str_at(row).unwrap_or_default(),
-                settings,
-                out,
-            )?;
+            write_str(column, column.str_at(row).unwrap_or_default(), settings, out)?;
         }
-        Values::Binary(_)
-        | Values::LargeBinary(_)
-        | Values::BinaryView(_)
-        | Values::FixedBinary(_) => out.put_slice(column.bytes_at(row).unwrap_or_default()),
+        Values::Binary(_) | Values::LargeBinary(_) | Values::BinaryView(_) | Values::FixedBinary(_) => {
+            out.put_slice(column.bytes_at(row).unwrap_or_default())
+        }
         Values::Date(array) => out.put_i32(match datetime::date(array.value(row))? {
             Moment::NegInfinity => i32::MIN,
             Moment::Finite(days) => days - datetime::EPOCH_DAYS,
@@ -84,10 +78,7 @@ pub(crate) fn write(
 fn write_integer(column: &Column, row: usize, out: &mut BytesMut) -> Result<(), WireError> {
     let value = column.integer_at(row).unwrap_or_default();
     let element = column.wire.element;
-    let out_of_range = || WireError::NumberOutOfRange {
-        type_name: element.sql_name,
-        value: value.to_string(),
-    };
+    let out_of_range = || WireError::NumberOutOfRange { type_name: element.sql_name, value: value.to_string() };
     match element.oid {
         oid::INT2 => out.put_i16(i16::try_from(value).map_err(|_| out_of_range())?),
         oid::INT4 => out.put_i32(i32::try_from(value).map_err(|_| out_of_range())?),
@@ -103,12 +94,7 @@ fn write_integer(column: &Column, row: usize, out: &mut BytesMut) -> Result<(), 
 }
 
 /// Appends the binary form of a value that is kept as text.
-fn write_str(
-    column: &Column,
-    value: &str,
-    settings: &FormatSettings,
-    out: &mut BytesMut,
-) -> Result<(), WireError> {
+fn write_str(column: &Column, value: &str, settings: &FormatSettings, out: &mut BytesMut) -> Result<(), WireError> {
     if column.wire.array {
         return array::write_literal_binary(column.wire.oid(), value, settings, out);
     }
@@ -166,7 +152,5 @@ fn write_vector(type_oid: u32, value: &str, out: &mut BytesMut) -> Result<(), Wi
 }
 
 fn no_binary(type_name: &str) -> WireError {
-    WireError::NotSupported(format!(
-        "no binary output for this value of type {type_name}"
-    ))
+    WireError::NotSupported(format!("no binary output for this value of type {type_name}"))
 }

@@ -1,15 +1,14 @@
 //! The downcast of an Arrow array into a [`Column`].
 
 use arrow::array::types::{
-    Decimal128Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    Decimal128Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, PrimitiveArray, UInt64Array};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Date64Type, Decimal32Type, Decimal64Type, Field, Fields,
-    IntervalUnit, TimeUnit,
+    ArrowPrimitiveType, DataType, Date64Type, Decimal32Type, Decimal64Type, Field, Fields, IntervalUnit, TimeUnit,
 };
 
 use super::column::{Column, Offsets, Values};
@@ -30,11 +29,7 @@ pub(crate) fn column(array: &ArrayRef, field: &Field, wire: WireType) -> Result<
         let list = cast(array, &flat).map_err(internal)?;
         return column(&list, &Field::new(field.name(), flat, true), wire);
     }
-    Ok(Column {
-        nulls: array.nulls().cloned(),
-        values: values(array, wire)?,
-        wire,
-    })
+    Ok(Column { nulls: array.nulls().cloned(), values: values(array, wire)?, wire })
 }
 
 fn values(array: &ArrayRef, wire: WireType) -> Result<Values, WireError> {
@@ -60,9 +55,7 @@ fn values(array: &ArrayRef, wire: WireType) -> Result<Values, WireError> {
             let narrow = array.as_primitive::<Decimal64Type>();
             Values::Decimal(narrow.unary::<_, Decimal128Type>(i128::from), *scale)
         }
-        DataType::Decimal128(_, scale) => {
-            Values::Decimal(primitive::<Decimal128Type>(array), *scale)
-        }
+        DataType::Decimal128(_, scale) => Values::Decimal(primitive::<Decimal128Type>(array), *scale),
         DataType::Decimal256(_, scale) => Values::Decimal256(array.as_primitive().clone(), *scale),
         DataType::Utf8 => Values::Utf8(array.as_string().clone()),
         DataType::LargeUtf8 => Values::LargeUtf8(array.as_string().clone()),
@@ -84,10 +77,9 @@ fn values(array: &ArrayRef, wire: WireType) -> Result<Values, WireError> {
         | DataType::Struct(_)
         | DataType::Map(_, _)
         | DataType::Dictionary(_, _) => nested(array, wire)?,
-        DataType::RunEndEncoded(_, _)
-        | DataType::ListView(_)
-        | DataType::LargeListView(_)
-        | DataType::Union(_, _) => return Err(unsupported(array.data_type())),
+        DataType::RunEndEncoded(_, _) | DataType::ListView(_) | DataType::LargeListView(_) | DataType::Union(_, _) => {
+            return Err(unsupported(array.data_type()));
+        }
     })
 }
 
@@ -113,9 +105,7 @@ fn temporal(array: &ArrayRef) -> Result<Values, WireError> {
             let months = array.as_primitive::<IntervalYearMonthType>();
             Values::Months(months.reinterpret_cast::<Int32Type>())
         }
-        DataType::Interval(IntervalUnit::DayTime) => {
-            Values::DayTime(primitive::<IntervalDayTimeType>(array))
-        }
+        DataType::Interval(IntervalUnit::DayTime) => Values::DayTime(primitive::<IntervalDayTimeType>(array)),
         DataType::Interval(IntervalUnit::MonthDayNano) => {
             Values::MonthDayNano(primitive::<IntervalMonthDayNanoType>(array))
         }
@@ -192,9 +182,7 @@ fn members(arrays: &[ArrayRef], fields: &Fields) -> Result<Vec<(String, Column)>
 }
 
 fn flatten_runs(array: &ArrayRef) -> Result<ArrayRef, WireError> {
-    fn indices<R: arrow::datatypes::RunEndIndexType>(
-        array: &ArrayRef,
-    ) -> Option<(UInt64Array, ArrayRef)> {
+    fn indices<R: arrow::datatypes::RunEndIndexType>(array: &ArrayRef) -> Option<(UInt64Array, ArrayRef)> {
         let runs = array.as_run_opt::<R>()?;
         let physical = (0..runs.len()).map(|row| runs.get_physical_index(row) as u64);
         let values = std::sync::Arc::clone(runs.values());

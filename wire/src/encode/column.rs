@@ -1,11 +1,10 @@
 //! A column of one batch, downcast, and the writing of one value of it.
 
 use arrow::array::{
-    BinaryArray, BinaryViewArray, BooleanArray, Decimal128Array, Decimal256Array,
-    FixedSizeBinaryArray, Float16Array, Float32Array, Float64Array, Int8Array, Int16Array,
-    Int32Array, Int64Array, IntervalDayTimeArray, IntervalMonthDayNanoArray, LargeBinaryArray,
-    LargeStringArray, StringArray, StringViewArray, UInt8Array, UInt16Array, UInt32Array,
-    UInt64Array,
+    BinaryArray, BinaryViewArray, BooleanArray, Decimal128Array, Decimal256Array, FixedSizeBinaryArray, Float16Array,
+    Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, IntervalDayTimeArray,
+    IntervalMonthDayNanoArray, LargeBinaryArray, LargeStringArray, StringArray, StringViewArray, UInt8Array,
+    UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::TimeUnit;

@@ -45,16 +45,10 @@ pub(crate) fn timestamp(micros: Option<i64>) -> Result<Moment<i64>, WireError> {
     match micros {
         Some(i64::MAX) => Ok(Moment::Infinity),
         Some(i64::MIN) => Ok(Moment::NegInfinity),
-        Some(micros)
-            if micros
-                .checked_sub(EPOCH_MICROS)
-                .is_some_and(|micros| MICROS.contains(&micros)) =>
-        {
+        Some(micros) if micros.checked_sub(EPOCH_MICROS).is_some_and(|micros| MICROS.contains(&micros)) => {
             Ok(Moment::Finite(micros))
         }
-        _ => Err(WireError::DatetimeOutOfRange(
-            "timestamp out of range".into(),
-        )),
+        _ => Err(WireError::DatetimeOutOfRange("timestamp out of range".into())),
     }
 }
 
@@ -76,12 +70,7 @@ pub(crate) fn put_time(out: &mut BytesMut, micros: i64) {
 
 /// Appends a timestamp; with a zone, in local time and with its offset.
 /// `separator` stands between date and time.
-pub(crate) fn put_timestamp(
-    out: &mut BytesMut,
-    timestamp: Moment<i64>,
-    zone: Option<&TimeZone>,
-    separator: u8,
-) {
+pub(crate) fn put_timestamp(out: &mut BytesMut, timestamp: Moment<i64>, zone: Option<&TimeZone>, separator: u8) {
     let Some(micros) = put_infinity(out, timestamp) else {
         return;
     };
@@ -144,16 +133,11 @@ pub(crate) fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = (day_of_year - (153 * shifted_month + 2) / 5 + 1) as u32;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    } as u32;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 } as u32;
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
 }

@@ -30,12 +30,7 @@ pub(crate) fn put_f64(out: &mut BytesMut, value: f64, extra_float_digits: i32) {
     }
     let mut decimal = parse(text);
     let bits = value.to_bits();
-    let (mantissa, exponent) = parts(
-        bits & ((1 << 52) - 1),
-        (bits >> 52) as i32 & 0x7ff,
-        52,
-        1023,
-    );
+    let (mantissa, exponent) = parts(bits & ((1 << 52) - 1), (bits >> 52) as i32 & 0x7ff, 52, 1023);
     if magnitude >= 4e15 && is_half_way(decimal, mantissa, exponent) {
         decimal = longer(
             17,
@@ -91,11 +86,7 @@ fn put_special(out: &mut BytesMut, value: f64) -> bool {
     } else if value == f64::NEG_INFINITY {
         b"-Infinity"
     } else if value == 0.0 {
-        if value.is_sign_negative() {
-            b"-0"
-        } else {
-            b"0"
-        }
+        if value.is_sign_negative() { b"-0" } else { b"0" }
     } else {
         return false;
     };
@@ -164,19 +155,13 @@ fn put_rounded(out: &mut BytesMut, value: f64, digits: i32) {
 
 /// Reads the output of `ryu` or of `{:e}`.
 fn parse(text: &str) -> Decimal {
-    let mut decimal = Decimal {
-        digits: 0,
-        exponent: 0,
-    };
+    let mut decimal = Decimal { digits: 0, exponent: 0 };
     let mut fraction = false;
     let mut bytes = text.bytes();
     for byte in bytes.by_ref() {
         match byte {
             b'0'..=b'9' => {
-                decimal.digits = decimal
-                    .digits
-                    .wrapping_mul(10)
-                    .wrapping_add(u64::from(byte - b'0'));
+                decimal.digits = decimal.digits.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
                 decimal.exponent -= i32::from(fraction);
             }
             b'.' => fraction = true,
@@ -216,9 +201,7 @@ fn is_half_way(decimal: Decimal, mantissa: u64, exponent: i32) -> bool {
     let above = 4 * mantissa + 2;
     // The lower neighbour of a power of two is only half as far away.
     let below = 4 * mantissa - if mantissa.is_power_of_two() { 1 } else { 2 };
-    [above, below]
-        .into_iter()
-        .any(|middle| is_equal(decimal, middle, exponent - 2))
+    [above, below].into_iter().any(|middle| is_equal(decimal, middle, exponent - 2))
 }
 
 /// Returns whether `digits * 10^k` equals `middle * 2^q`, exactly.
@@ -230,15 +213,9 @@ fn is_equal(decimal: Decimal, middle: u64, q: i32) -> bool {
     }
     let five = 5u128.pow(k.unsigned_abs());
     let (left, right) = if k >= 0 {
-        (
-            u128::from(decimal.digits).checked_mul(five),
-            Some(u128::from(middle)),
-        )
+        (u128::from(decimal.digits).checked_mul(five), Some(u128::from(middle)))
     } else {
-        (
-            Some(u128::from(decimal.digits)),
-            u128::from(middle).checked_mul(five),
-        )
+        (Some(u128::from(decimal.digits)), u128::from(middle).checked_mul(five))
     };
     let (Some(left), Some(right)) = (left, right) else {
         return false;
@@ -256,10 +233,7 @@ fn longer(
     mantissa: u64,
     exponent: i32,
 ) -> Decimal {
-    (1..=digits_max)
-        .filter_map(rounded)
-        .find(|decimal| !is_half_way(*decimal, mantissa, exponent))
-        .unwrap_or(shortest)
+    (1..=digits_max).filter_map(rounded).find(|decimal| !is_half_way(*decimal, mantissa, exponent)).unwrap_or(shortest)
 }
 
 /// Appends a finite or special float to a JSON text; JSON has no NaN, so those

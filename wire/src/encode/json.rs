@@ -84,12 +84,7 @@ pub(crate) fn write(
 }
 
 /// Appends a value or `null`.
-fn write_or_null(
-    column: &Column,
-    row: usize,
-    settings: &FormatSettings,
-    out: &mut BytesMut,
-) -> Result<(), WireError> {
+fn write_or_null(column: &Column, row: usize, settings: &FormatSettings, out: &mut BytesMut) -> Result<(), WireError> {
     match column.resolve(row) {
         Some((column, row)) => write(column, row, settings, out),
         None => {
@@ -143,12 +138,7 @@ fn write_map(
 }
 
 /// Appends JSON as it is and any other value as a string.
-fn write_text(
-    column: &Column,
-    row: usize,
-    settings: &FormatSettings,
-    out: &mut BytesMut,
-) -> Result<(), WireError> {
+fn write_text(column: &Column, row: usize, settings: &FormatSettings, out: &mut BytesMut) -> Result<(), WireError> {
     let is_json = matches!(column.wire.element.oid, oid::JSON | oid::JSONB) && !column.wire.array;
     if is_json {
         column.write_value(row, Format::Text, settings, out)
@@ -157,12 +147,7 @@ fn write_text(
     }
 }
 
-fn write_quoted(
-    column: &Column,
-    row: usize,
-    settings: &FormatSettings,
-    out: &mut BytesMut,
-) -> Result<(), WireError> {
+fn write_quoted(column: &Column, row: usize, settings: &FormatSettings, out: &mut BytesMut) -> Result<(), WireError> {
     if let Some(text) = column.str_at(row) {
         put_string(out, text);
         return Ok(());

@@ -62,9 +62,7 @@ fn put_text(out: &mut BytesMut, negative: bool, digits: &[u8], scale: i32) {
 fn put_binary(out: &mut BytesMut, negative: bool, digits: &[u8], scale: i32) {
     let digit = |power: i32| {
         let index = digits.len() as i32 - 1 - (power + scale);
-        let digit = usize::try_from(index)
-            .ok()
-            .and_then(|index| digits.get(index));
+        let digit = usize::try_from(index).ok().and_then(|index| digits.get(index));
         digit.map_or(0, |digit| u16::from(digit - b'0'))
     };
     let highest = (digits.len() as i32 - 1 - scale).div_euclid(4);
@@ -74,8 +72,7 @@ fn put_binary(out: &mut BytesMut, negative: bool, digits: &[u8], scale: i32) {
     let mut weight = 0;
     for group in (lowest..=highest).rev() {
         let power = group * 4;
-        let value =
-            digit(power) + 10 * digit(power + 1) + 100 * digit(power + 2) + 1000 * digit(power + 3);
+        let value = digit(power) + 10 * digit(power + 1) + 100 * digit(power + 2) + 1000 * digit(power + 3);
         if count == 0 && value == 0 {
             continue;
         }

@@ -30,10 +30,7 @@ fn rows(array: ArrayRef, format: Format) -> Result<Vec<Option<Vec<u8>>>, WireErr
 
 fn check(array: impl Array + 'static, expected: &[Option<&str>]) {
     let rows = rows(Arc::new(array), Format::Text).unwrap();
-    let texts: Vec<_> = rows
-        .into_iter()
-        .map(|row| row.map(|row| String::from_utf8(row).unwrap()))
-        .collect();
+    let texts: Vec<_> = rows.into_iter().map(|row| row.map(|row| String::from_utf8(row).unwrap())).collect();
     let texts: Vec<_> = texts.iter().map(Option::as_deref).collect();
     assert_eq!(texts, expected);
 }
@@ -41,34 +38,15 @@ fn check(array: impl Array + 'static, expected: &[Option<&str>]) {
 #[test]
 fn arrow_types_without_a_twin_are_written_as_their_nearest() {
     check(Int8Array::from(vec![Some(-1), None]), &[Some("-1"), None]);
-    check(
-        UInt64Array::from(vec![u64::MAX]),
-        &[Some("18446744073709551615")],
-    );
+    check(UInt64Array::from(vec![u64::MAX]), &[Some("18446744073709551615")]);
     check(NullArray::new(2), &[None, None]);
-    check(
-        StringViewArray::from(vec!["a", "longer than twelve bytes"]),
-        &[Some("a"), Some("longer than twelve bytes")],
-    );
-    check(
-        Decimal128Array::from(vec![12])
-            .with_precision_and_scale(5, -2)
-            .unwrap(),
-        &[Some("1200")],
-    );
+    check(StringViewArray::from(vec!["a", "longer than twelve bytes"]), &[Some("a"), Some("longer than twelve bytes")]);
+    check(Decimal128Array::from(vec![12]).with_precision_and_scale(5, -2).unwrap(), &[Some("1200")]);
     check(Date64Array::from(vec![-1]), &[Some("1969-12-31")]);
-    check(
-        TimestampNanosecondArray::from(vec![-1]),
-        &[Some("1969-12-31 23:59:59.999999")],
-    );
+    check(TimestampNanosecondArray::from(vec![-1]), &[Some("1969-12-31 23:59:59.999999")]);
     check(DurationSecondArray::from(vec![90_061]), &[Some("25:01:01")]);
-    check(
-        IntervalYearMonthArray::from(vec![14]),
-        &[Some("1 year 2 mons")],
-    );
-    let dictionary: DictionaryArray<Int32Type> = [Some("a"), None, Some("b"), Some("a")]
-        .into_iter()
-        .collect();
+    check(IntervalYearMonthArray::from(vec![14]), &[Some("1 year 2 mons")]);
+    let dictionary: DictionaryArray<Int32Type> = [Some("a"), None, Some("b"), Some("a")].into_iter().collect();
     check(dictionary, &[Some("a"), None, Some("b"), Some("a")]);
     let runs: RunArray<Int32Type> = ["x", "x", "y"].into_iter().collect();
     check(runs, &[Some("x"), Some("x"), Some("y")]);
@@ -77,17 +55,10 @@ fn arrow_types_without_a_twin_are_written_as_their_nearest() {
 #[test]
 fn vectors_are_arrays() {
     let vectors = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(
-        [
-            Some(vec![Some(0.5), Some(1.0)]),
-            None,
-            Some(vec![None, Some(-2.5e-7)]),
-        ],
+        [Some(vec![Some(0.5), Some(1.0)]), None, Some(vec![None, Some(-2.5e-7)])],
         2,
     );
-    check(
-        vectors.clone(),
-        &[Some("{0.5,1}"), None, Some("{NULL,-2.5e-07}")],
-    );
+    check(vectors.clone(), &[Some("{0.5,1}"), None, Some("{NULL,-2.5e-07}")]);
     let binary = rows(Arc::new(vectors), Format::Binary).unwrap();
     let expected = b"\0\0\0\x01\0\0\0\0\0\0\x02\xbc\0\0\0\x02\0\0\0\x01\0\0\0\x04\x3f\0\0\0\0\0\0\x04\x3f\x80\0\0";
     assert_eq!(binary[0].as_deref(), Some(&expected[..]));
@@ -104,12 +75,7 @@ fn a_ragged_list_has_text_but_no_binary_form() {
     builder.append(true);
     let ragged = builder.finish();
     check(ragged.clone(), &[Some("{{1,2},{3}}"), Some("{}")]);
-    assert_eq!(
-        rows(Arc::new(ragged), Format::Binary)
-            .unwrap_err()
-            .sqlstate(),
-        "2202E"
-    );
+    assert_eq!(rows(Arc::new(ragged), Format::Binary).unwrap_err().sqlstate(), "2202E");
 }
 
 #[test]
@@ -117,11 +83,7 @@ fn structs_and_maps_are_json() {
     let fields = vec![
         Field::new("a", DataType::Int32, true),
         Field::new("b\"", DataType::Utf8, true),
-        Field::new(
-            "t",
-            DataType::Timestamp(TimeUnit::Second, Some("UTC".into())),
-            true,
-        ),
+        Field::new("t", DataType::Timestamp(TimeUnit::Second, Some("UTC".into())), true),
         Field::new("f", DataType::Float64, true),
     ];
     let columns: Vec<ArrayRef> = vec![
@@ -131,12 +93,7 @@ fn structs_and_maps_are_json() {
         Arc::new(Float64Array::from(vec![f64::NAN])),
     ];
     let array = StructArray::new(fields.into(), columns, None);
-    check(
-        array,
-        &[Some(
-            "{\"a\":1,\"b\\\"\":\"x\\n\\\"\\u0001\",\"t\":\"1970-01-01T00:00:00+00:00\",\"f\":\"NaN\"}",
-        )],
-    );
+    check(array, &[Some("{\"a\":1,\"b\\\"\":\"x\\n\\\"\\u0001\",\"t\":\"1970-01-01T00:00:00+00:00\",\"f\":\"NaN\"}")]);
     let mut map = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
     map.keys().append_value("k");
     map.values().append_null();

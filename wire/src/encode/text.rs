@@ -40,10 +40,7 @@ pub(crate) fn write(
         Values::Utf8(_) | Values::LargeUtf8(_) | Values::Utf8View(_) => {
             out.put_slice(column.str_at(row).unwrap_or_default().as_bytes());
         }
-        Values::Binary(_)
-        | Values::LargeBinary(_)
-        | Values::BinaryView(_)
-        | Values::FixedBinary(_) => {
+        Values::Binary(_) | Values::LargeBinary(_) | Values::BinaryView(_) | Values::FixedBinary(_) => {
             let bytes = column.bytes_at(row).unwrap_or_default();
             if column.wire.element.oid == oid::UUID {
                 put_uuid(out, bytes);
@@ -102,12 +99,7 @@ pub(crate) fn put_bytea(out: &mut BytesMut, bytes: &[u8], output: ByteaOutput) {
                 match byte {
                     b'\\' => out.put_slice(b"\\\\"),
                     0x20..=0x7e => out.put_u8(*byte),
-                    _ => out.put_slice(&[
-                        b'\\',
-                        b'0' + (byte >> 6),
-                        b'0' + (byte >> 3 & 7),
-                        b'0' + (byte & 7),
-                    ]),
+                    _ => out.put_slice(&[b'\\', b'0' + (byte >> 6), b'0' + (byte >> 3 & 7), b'0' + (byte & 7)]),
                 }
             }
         }
@@ -116,10 +108,7 @@ pub(crate) fn put_bytea(out: &mut BytesMut, bytes: &[u8], output: ByteaOutput) {
 
 fn put_hex(out: &mut BytesMut, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    out.put_slice(&[
-        DIGITS[usize::from(byte >> 4)],
-        DIGITS[usize::from(byte & 15)],
-    ]);
+    out.put_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
 /// Returns microseconds of a day; 24:00:00 is allowed, as in PostgreSQL.
@@ -144,11 +133,7 @@ pub(crate) fn interval(column: &Column, row: usize) -> Result<(i32, i32, i64), W
             (0, value.days, i64::from(value.milliseconds) * 1_000)
         }
         Values::MonthDayNano(array) => {
-            let IntervalMonthDayNano {
-                months,
-                days,
-                nanoseconds,
-            } = array.value(row);
+            let IntervalMonthDayNano { months, days, nanoseconds } = array.value(row);
             (months, days, nanoseconds / 1_000)
         }
         Values::Duration(array, unit) => {

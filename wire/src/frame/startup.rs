@@ -94,9 +94,7 @@ pub fn ensure_nothing_buffered(buffer: &[u8], request: &Startup) -> Result<(), W
     if buffer.is_empty() {
         return Ok(());
     }
-    Err(protocol(format!(
-        "received unencrypted data after {name} request"
-    )))
+    Err(protocol(format!("received unencrypted data after {name} request")))
 }
 
 fn decode_packet(packet: Bytes) -> Result<Startup, WireError> {
@@ -132,13 +130,8 @@ fn decode_session(mut reader: Reader, major: u16, minor: u16) -> Result<Startup,
         }
         let value = reader.cstring()?;
         let known = parameters.iter().map(|(known, _)| known);
-        if known
-            .chain(&unknown_protocol_options)
-            .any(|known| *known == name)
-        {
-            return Err(protocol(format!(
-                "duplicate parameter \"{name}\" in startup packet"
-            )));
+        if known.chain(&unknown_protocol_options).any(|known| *known == name) {
+            return Err(protocol(format!("duplicate parameter \"{name}\" in startup packet")));
         }
         if name.starts_with(PROTOCOL_OPTION_PREFIX) {
             unknown_protocol_options.push(name);
@@ -146,13 +139,6 @@ fn decode_session(mut reader: Reader, major: u16, minor: u16) -> Result<Startup,
             parameters.push((name, value));
         }
     }
-    reader
-        .finish()
-        .map_err(|_| protocol("invalid startup packet layout: expected terminator as last byte"))?;
-    Ok(Startup::Startup {
-        major,
-        minor,
-        parameters,
-        unknown_protocol_options,
-    })
+    reader.finish().map_err(|_| protocol("invalid startup packet layout: expected terminator as last byte"))?;
+    Ok(Startup::Startup { major, minor, parameters, unknown_protocol_options })
 }

@@ -4,9 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::frontend::Target;
 
-const READY: Phase = Phase::Ready {
-    message_bytes_max: 1 << 20,
-};
+const READY: Phase = Phase::Ready { message_bytes_max: 1 << 20 };
 
 fn message(message_type: u8, body: &[u8]) -> BytesMut {
     let mut bytes = BytesMut::new();
@@ -40,19 +38,11 @@ fn complete_messages_are_decoded() {
     let check = |message_type, body: &[u8], expected| {
         assert_eq!(decode(message_type, body), Ok(expected));
     };
-    check(
-        b'Q',
-        b"SELECT 1\0",
-        FrontendMessage::Query("SELECT 1".into()),
-    );
+    check(b'Q', b"SELECT 1\0", FrontendMessage::Query("SELECT 1".into()));
     check(
         b'P',
         b"s\0SELECT $1\0\0\x01\0\0\0\x17",
-        FrontendMessage::Parse {
-            name: "s".into(),
-            sql: "SELECT $1".into(),
-            parameter_types: vec![23],
-        },
+        FrontendMessage::Parse { name: "s".into(), sql: "SELECT $1".into(), parameter_types: vec![23] },
     );
     check(
         b'B',
@@ -65,28 +55,10 @@ fn complete_messages_are_decoded() {
             result_formats: vec![1],
         },
     );
-    check(
-        b'D',
-        b"Sx\0",
-        FrontendMessage::Describe {
-            target: Target::Statement,
-            name: "x".into(),
-        },
-    );
-    check(
-        b'E',
-        b"\0\0\0\0\x05",
-        FrontendMessage::Execute {
-            portal: String::new(),
-            max_rows: 5,
-        },
-    );
+    check(b'D', b"Sx\0", FrontendMessage::Describe { target: Target::Statement, name: "x".into() });
+    check(b'E', b"\0\0\0\0\x05", FrontendMessage::Execute { portal: String::new(), max_rows: 5 });
     check(b'S', b"", FrontendMessage::Sync);
-    check(
-        b'd',
-        b"a\tb\n",
-        FrontendMessage::CopyData(Bytes::from_static(b"a\tb\n")),
-    );
+    check(b'd', b"a\tb\n", FrontendMessage::CopyData(Bytes::from_static(b"a\tb\n")));
     check(b'f', b"why\0", FrontendMessage::CopyFail("why".into()));
 }
 
@@ -172,26 +144,17 @@ fn startup_packets_are_decoded() {
         Ok(Some(Startup::Startup {
             major: 3,
             minor: 2,
-            parameters: vec![
-                ("user".into(), "ada".into()),
-                ("database".into(), "d".into())
-            ],
+            parameters: vec![("user".into(), "ada".into()), ("database".into(), "d".into())],
             unknown_protocol_options: vec!["_pq_.x".into()],
         }))
     );
     let mut bytes = startup(80_877_102, b"\0\0\0\x07\x01\x02\x03\x04");
     assert_eq!(
         decode_startup(&mut bytes, STARTUP_BYTES_MAX),
-        Ok(Some(Startup::CancelRequest {
-            pid: 7,
-            secret: vec![1, 2, 3, 4],
-        }))
+        Ok(Some(Startup::CancelRequest { pid: 7, secret: vec![1, 2, 3, 4] }))
     );
     let mut bytes = BytesMut::from(&b"\x16\x03\x01"[..]);
-    assert_eq!(
-        decode_startup(&mut bytes, 100),
-        Ok(Some(Startup::DirectTls))
-    );
+    assert_eq!(decode_startup(&mut bytes, 100), Ok(Some(Startup::DirectTls)));
     assert_eq!(bytes.len(), 3);
 }
 
@@ -220,14 +183,9 @@ fn startup_packets_with_a_wrong_layout_are_refused() {
 fn bytes_behind_a_request_for_tls_are_refused() {
     let mut bytes = startup(80_877_103, b"");
     bytes.extend_from_slice(b"Q");
-    let request = decode_startup(&mut bytes, STARTUP_BYTES_MAX)
-        .unwrap()
-        .unwrap();
+    let request = decode_startup(&mut bytes, STARTUP_BYTES_MAX).unwrap().unwrap();
     let error = ensure_nothing_buffered(&bytes, &request).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "received unencrypted data after SSL request"
-    );
+    assert_eq!(error.to_string(), "received unencrypted data after SSL request");
 }
 
 proptest! {

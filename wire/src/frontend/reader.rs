@@ -53,10 +53,7 @@ impl Reader {
     /// Reads a zero-terminated string.
     pub(crate) fn cstring(&mut self) -> Result<String, WireError> {
         let Some(end) = self.body.iter().position(|byte| *byte == 0) else {
-            return Err(protocol(format!(
-                "invalid string in {}",
-                self.message_name()
-            )));
+            return Err(protocol(format!("invalid string in {}", self.message_name())));
         };
         let text = self.body.split_to(end);
         self.body.advance(1);
@@ -76,10 +73,7 @@ impl Reader {
             return Ok(None);
         }
         let Ok(length) = usize::try_from(length) else {
-            return Err(protocol(format!(
-                "invalid value length {length} in {}",
-                self.message_name()
-            )));
+            return Err(protocol(format!("invalid value length {length} in {}", self.message_name())));
         };
         if length > self.body.len() {
             return Err(self.too_short());
@@ -97,11 +91,7 @@ impl Reader {
         if self.body.is_empty() {
             return Ok(());
         }
-        Err(protocol(format!(
-            "invalid {} format: {} trailing bytes",
-            self.message_name(),
-            self.body.len()
-        )))
+        Err(protocol(format!("invalid {} format: {} trailing bytes", self.message_name(), self.body.len())))
     }
 
     fn too_short(&self) -> WireError {

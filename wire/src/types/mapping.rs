@@ -25,20 +25,12 @@ pub struct WireType {
 
 impl WireType {
     fn scalar(type_oid: u32) -> Self {
-        Self {
-            element: known(type_oid),
-            array: false,
-            typmod: -1,
-        }
+        Self { element: known(type_oid), array: false, typmod: -1 }
     }
 
     /// Returns the object id.
     pub fn oid(&self) -> u32 {
-        if self.array {
-            self.element.array_oid
-        } else {
-            self.element.oid
-        }
+        if self.array { self.element.array_oid } else { self.element.oid }
     }
 
     /// Returns the type as RowDescription has it.
@@ -47,22 +39,14 @@ impl WireType {
             oid: self.oid(),
             typlen: if self.array { -1 } else { self.element.typlen },
             typmod: self.typmod,
-            name: if self.array {
-                self.element.array_name
-            } else {
-                self.element.name
-            },
+            name: if self.array { self.element.array_name } else { self.element.name },
         }
     }
 }
 
 /// Returns the wire type of a built-in array type.
 pub(crate) fn array_wire_type(array_oid: u32) -> Option<WireType> {
-    table::element_of(array_oid).map(|element| WireType {
-        element,
-        array: true,
-        typmod: -1,
-    })
+    table::element_of(array_oid).map(|element| WireType { element, array: true, typmod: -1 })
 }
 
 /// Returns the PostgreSQL type of a field.
@@ -81,10 +65,7 @@ pub fn json_extension(name: &str) -> bool {
 /// type; then Arrow's extension name; then the Arrow type.
 pub fn wire_type(field: &Field) -> WireType {
     let metadata = field.metadata();
-    if let Some(marked) = metadata
-        .get(PG_TYPE_KEY)
-        .and_then(|name| marked(field, name))
-    {
+    if let Some(marked) = metadata.get(PG_TYPE_KEY).and_then(|name| marked(field, name)) {
         return marked;
     }
     let text = is_text(field.data_type());
@@ -93,9 +74,7 @@ pub fn wire_type(field: &Field) -> WireType {
         Some("arrow.uuid") if is_uuid(field.data_type()) => return WireType::scalar(oid::UUID),
         _ => {}
     }
-    if matches!(field.name().as_str(), "_rowid" | "_rowaddr")
-        && field.data_type() == &DataType::UInt64
-    {
+    if matches!(field.name().as_str(), "_rowid" | "_rowaddr") && field.data_type() == &DataType::UInt64 {
         return WireType::scalar(oid::INT8);
     }
     of_data_type(field.data_type())
@@ -114,13 +93,10 @@ fn of_data_type(data_type: &DataType) -> WireType {
         | DataType::Decimal64(precision, scale)
         | DataType::Decimal128(precision, scale)
         | DataType::Decimal256(precision, scale) => numeric(*precision, *scale),
-        DataType::Null | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-            WireType::scalar(oid::TEXT)
+        DataType::Null | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => WireType::scalar(oid::TEXT),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            WireType::scalar(oid::BYTEA)
         }
-        DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => WireType::scalar(oid::BYTEA),
         DataType::Date32 | DataType::Date64 => WireType::scalar(oid::DATE),
         DataType::Time32(_) | DataType::Time64(_) => WireType::scalar(oid::TIME),
         DataType::Timestamp(_, None) => WireType::scalar(oid::TIMESTAMP),
@@ -133,9 +109,7 @@ fn of_data_type(data_type: &DataType) -> WireType {
         | DataType::FixedSizeList(item, _)
         | DataType::ListView(item)
         | DataType::LargeListView(item) => array_of(item),
-        DataType::Struct(_) | DataType::Map(_, _) | DataType::Union(_, _) => {
-            WireType::scalar(oid::JSON)
-        }
+        DataType::Struct(_) | DataType::Map(_, _) | DataType::Union(_, _) => WireType::scalar(oid::JSON),
     }
 }
 
@@ -143,17 +117,11 @@ fn of_data_type(data_type: &DataType) -> WireType {
 /// JSON value, as there is no composite type to name.
 fn array_of(item: &Field) -> WireType {
     let element = wire_type(item);
-    let composite = matches!(
-        leaf(item).data_type(),
-        DataType::Struct(_) | DataType::Map(_, _) | DataType::Union(_, _)
-    );
+    let composite = matches!(leaf(item).data_type(), DataType::Struct(_) | DataType::Map(_, _) | DataType::Union(_, _));
     if composite || element.element.array_oid == 0 {
         return WireType::scalar(oid::JSON);
     }
-    WireType {
-        array: true,
-        ..element
-    }
+    WireType { array: true, ..element }
 }
 
 /// Returns the field inside all lists around it.
@@ -171,8 +139,7 @@ fn leaf(field: &Field) -> &Field {
 
 fn marked(field: &Field, name: &str) -> Option<WireType> {
     let leaf = leaf(field);
-    let is_list =
-        !std::ptr::eq(leaf, field) && !matches!(field.data_type(), DataType::RunEndEncoded(_, _));
+    let is_list = !std::ptr::eq(leaf, field) && !matches!(field.data_type(), DataType::RunEndEncoded(_, _));
     let (name, array) = match name.strip_suffix("[]").or_else(|| name.strip_prefix('_')) {
         Some(element) => (element, true),
         None => (name, is_list),
@@ -181,18 +148,13 @@ fn marked(field: &Field, name: &str) -> Option<WireType> {
     // An array marker on text means the text is already an array literal.
     let literal = array && !is_list && is_text(field.data_type());
     let physical = if literal { Some(()) } else { None };
-    if physical.is_none() && (array != is_list || !holds(value_type(leaf.data_type()), element.oid))
-    {
+    if physical.is_none() && (array != is_list || !holds(value_type(leaf.data_type()), element.oid)) {
         return None;
     }
     if array && element.array_oid == 0 {
         return None;
     }
-    Some(WireType {
-        element,
-        array,
-        typmod: -1,
-    })
+    Some(WireType { element, array, typmod: -1 })
 }
 
 fn value_type(data_type: &DataType) -> &DataType {
@@ -236,10 +198,7 @@ fn holds(data_type: &DataType, type_oid: u32) -> bool {
 }
 
 fn is_text(data_type: &DataType) -> bool {
-    matches!(
-        value_type(data_type),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null
-    )
+    matches!(value_type(data_type), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null)
 }
 
 fn is_uuid(data_type: &DataType) -> bool {
@@ -248,10 +207,7 @@ fn is_uuid(data_type: &DataType) -> bool {
 
 fn numeric(precision: u8, scale: i8) -> WireType {
     let typmod = (i32::from(precision) << 16 | (i32::from(scale) & 0x7ff)) + 4;
-    WireType {
-        typmod,
-        ..WireType::scalar(oid::NUMERIC)
-    }
+    WireType { typmod, ..WireType::scalar(oid::NUMERIC) }
 }
 
 fn known(type_oid: u32) -> &'static BuiltinType {

@@ -102,20 +102,8 @@ const BUILTINS: &[BuiltinType] = types![
     (oid::VARCHAR, "varchar", "character varying", -1, 1015),
     (oid::DATE, "date", "date", 4, 1182),
     (oid::TIME, "time", "time without time zone", 8, 1183),
-    (
-        oid::TIMESTAMP,
-        "timestamp",
-        "timestamp without time zone",
-        8,
-        1115
-    ),
-    (
-        oid::TIMESTAMPTZ,
-        "timestamptz",
-        "timestamp with time zone",
-        8,
-        1185
-    ),
+    (oid::TIMESTAMP, "timestamp", "timestamp without time zone", 8, 1115),
+    (oid::TIMESTAMPTZ, "timestamptz", "timestamp with time zone", 8, 1185),
     (oid::INTERVAL, "interval", "interval", 16, 1187),
     (oid::NUMERIC, "numeric", "numeric", -1, 1231),
     (oid::REGPROCEDURE, "regprocedure", "regprocedure", 4, 2207),
@@ -142,24 +130,17 @@ pub fn builtin(oid: u32) -> Option<&'static BuiltinType> {
 pub fn builtin_by_name(name: &str) -> Option<&'static BuiltinType> {
     let by_name = |builtin: &&BuiltinType| builtin.name == name;
     let by_sql_name = |builtin: &&BuiltinType| builtin.sql_name == name;
-    BUILTINS
-        .iter()
-        .find(by_name)
-        .or_else(|| BUILTINS.iter().find(by_sql_name))
+    BUILTINS.iter().find(by_name).or_else(|| BUILTINS.iter().find(by_sql_name))
 }
 
 /// Returns the array type of an element type.
 pub fn array_of(element: u32) -> Option<u32> {
-    builtin(element)
-        .map(|builtin| builtin.array_oid)
-        .filter(|oid| *oid != 0)
+    builtin(element).map(|builtin| builtin.array_oid).filter(|oid| *oid != 0)
 }
 
 /// Returns the element type of an array type.
 pub fn element_of(array: u32) -> Option<&'static BuiltinType> {
-    BUILTINS
-        .iter()
-        .find(|builtin| array != 0 && builtin.array_oid == array)
+    BUILTINS.iter().find(|builtin| array != 0 && builtin.array_oid == array)
 }
 
 /// Returns what the SQL function `format_type` prints, `???` for an unknown

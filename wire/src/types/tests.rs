@@ -24,19 +24,13 @@ fn arrow_types_have_a_postgresql_type() {
     check(DataType::Decimal128(10, 2), "numeric(10,2)");
     check(DataType::Decimal128(10, -2), "numeric(10,-2)");
     check(DataType::Utf8View, "text");
-    check(
-        DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
-        "timestamp with time zone",
-    );
+    check(DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), "timestamp with time zone");
     check(DataType::Duration(TimeUnit::Second), "interval");
     check(list(DataType::Float32), "real[]");
     check(list(list(DataType::Int64)), "bigint[]");
     check(DataType::Struct(Fields::empty()), "json");
     check(list(DataType::Struct(Fields::empty())), "json");
-    check(
-        DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8)),
-        "text",
-    );
+    check(DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8)), "text");
     check(DataType::Null, "text");
 }
 
@@ -46,45 +40,22 @@ fn markers_and_extensions_name_a_type() {
         let metadata = HashMap::from([(key.to_owned(), value.to_owned())]);
         pg_type(&Field::new("f", data_type, true).with_metadata(metadata)).name
     };
-    assert_eq!(
-        name(DataType::Utf8, EXTENSION_NAME_KEY, "arrow.json"),
-        "json"
-    );
-    assert_eq!(
-        name(DataType::LargeBinary, EXTENSION_NAME_KEY, "lance.json"),
-        "bytea"
-    );
-    assert_eq!(
-        name(
-            DataType::FixedSizeBinary(16),
-            EXTENSION_NAME_KEY,
-            "arrow.uuid"
-        ),
-        "uuid"
-    );
+    assert_eq!(name(DataType::Utf8, EXTENSION_NAME_KEY, "arrow.json"), "json");
+    assert_eq!(name(DataType::LargeBinary, EXTENSION_NAME_KEY, "lance.json"), "bytea");
+    assert_eq!(name(DataType::FixedSizeBinary(16), EXTENSION_NAME_KEY, "arrow.uuid"), "uuid");
     assert_eq!(name(DataType::Int64, PG_TYPE_KEY, "oid"), "oid");
     assert_eq!(name(DataType::Utf8, PG_TYPE_KEY, "regclass"), "regclass");
     assert_eq!(name(list(DataType::Utf8), PG_TYPE_KEY, "name[]"), "_name");
     assert_eq!(name(list(DataType::Int64), PG_TYPE_KEY, "oid"), "_oid");
     assert_eq!(name(DataType::Boolean, PG_TYPE_KEY, "uuid"), "bool");
-    assert_eq!(
-        pg_type(&Field::new("_rowid", DataType::UInt64, true)).name,
-        "int8"
-    );
+    assert_eq!(pg_type(&Field::new("_rowid", DataType::UInt64, true)).name, "int8");
 }
 
 #[test]
 fn format_codes_are_spread_over_columns() {
-    let schema = Schema::new(vec![
-        Field::new("a", DataType::Int32, true),
-        Field::new("b", DataType::Utf8, true),
-    ]);
+    let schema = Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("b", DataType::Utf8, true)]);
     let codes = |formats: &[i16]| -> Vec<i16> {
-        fields(&schema, formats)
-            .unwrap()
-            .iter()
-            .map(|field| field.format.code())
-            .collect()
+        fields(&schema, formats).unwrap().iter().map(|field| field.format.code()).collect()
     };
     assert_eq!(codes(&[]), [0, 0]);
     assert_eq!(codes(&[1]), [1, 1]);

@@ -39,18 +39,11 @@ async fn listings_and_claims_of_a_hundred_thousand_jobs_walk_an_index() {
     let now = Timestamp::from_timestamp_micros(1_800_000_000_000_000).unwrap();
     let new = NewJob::new(JobKind::ComputedRefresh, "db", "docs", "alice");
     catalog.submit(new, now).await.unwrap();
-    let mut connection = SqliteConnectOptions::new()
-        .filename(&path)
-        .connect()
-        .await
-        .unwrap();
+    let mut connection = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
     fill(&mut connection).await;
 
     let every = JobFilter::default;
-    let of_database = || JobFilter {
-        database: Some("db".to_owned()),
-        ..every()
-    };
+    let of_database = || JobFilter { database: Some("db".to_owned()), ..every() };
     let page = catalog.jobs(of_database()).await.unwrap();
     assert_eq!(page.len(), 1_000);
     let before = Some(page[9].cursor());
@@ -59,52 +52,22 @@ async fn listings_and_claims_of_a_hundred_thousand_jobs_walk_an_index() {
         ("jobs_newest", every()),
         ("jobs_newest", JobFilter { before, ..every() }),
         ("jobs_of_database", of_database()),
-        (
-            "jobs_of_database",
-            JobFilter {
-                before,
-                ..of_database()
-            },
-        ),
-        (
-            "jobs_of_table",
-            JobFilter {
-                table,
-                ..of_database()
-            },
-        ),
-        (
-            "jobs_of_parent",
-            JobFilter {
-                parent: Some(page[0].id),
-                ..every()
-            },
-        ),
-        (
-            "jobs_active",
-            JobFilter {
-                states: Some(vec![JobState::InProgress]),
-                ..every()
-            },
-        ),
+        ("jobs_of_database", JobFilter { before, ..of_database() }),
+        ("jobs_of_table", JobFilter { table, ..of_database() }),
+        ("jobs_of_parent", JobFilter { parent: Some(page[0].id), ..every() }),
+        ("jobs_active", JobFilter { states: Some(vec![JobState::InProgress]), ..every() }),
     ];
     for (index, filter) in cases {
         let mut query = QueryBuilder::new("EXPLAIN QUERY PLAN SELECT * FROM jobs WHERE 1 = 1");
         push_listing(&mut query, &filter).unwrap();
         let plan = plan_of(query.build().fetch_all(&mut connection).await.unwrap()).await;
-        assert!(
-            plan.contains(&format!("INDEX {index}")),
-            "{filter:?}: {plan}"
-        );
+        assert!(plan.contains(&format!("INDEX {index}")), "{filter:?}: {plan}");
         assert!(!plan.contains("TEMP B-TREE"), "{filter:?}: {plan}");
     }
     for (index, condition) in [("jobs_queued", QUEUED), ("jobs_leased", EXPIRED)] {
         let AssertSqlSafe(sql) = claimable(condition);
         let explain = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).bind(0_i64);
         let plan = plan_of(explain.fetch_all(&mut connection).await.unwrap()).await;
-        assert!(
-            plan.contains(&format!("INDEX {index}")),
-            "{condition}: {plan}"
-        );
+        assert!(plan.contains(&format!("INDEX {index}")), "{condition}: {plan}");
     }
 }

@@ -11,8 +11,8 @@ use crate::Timestamp;
 use crate::error::{CatalogError, EntityKind, Result};
 use crate::ids::TableId;
 use crate::object::{
-    Database, Namespace, ObjectChange, Properties, Table, TableChange, TableName, ensure_name,
-    namespace_to_text, object_of,
+    Database, Namespace, ObjectChange, Properties, Table, TableChange, TableName, ensure_name, namespace_to_text,
+    object_of,
 };
 
 pub(super) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result<()> {
@@ -20,14 +20,10 @@ pub(super) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result<()> {
         ObjectChange::CreateDatabase(database) => create_database(tx, database).await,
         ObjectChange::DropDatabase { name } => drop_database(tx, &name).await,
         ObjectChange::CreateNamespace(namespace) => create_namespace(tx, namespace).await,
-        ObjectChange::AlterNamespace {
-            database,
-            path,
-            properties,
-        } => alter_namespace(tx, &database, &path, &properties).await,
-        ObjectChange::DropNamespace { database, path } => {
-            drop_namespace(tx, &database, &path).await
+        ObjectChange::AlterNamespace { database, path, properties } => {
+            alter_namespace(tx, &database, &path, &properties).await
         }
+        ObjectChange::DropNamespace { database, path } => drop_namespace(tx, &database, &path).await,
         ObjectChange::CreateTable(table) => create_table(tx, &table).await,
         ObjectChange::RenameTable { id, to } => rename_table(tx, id, &to).await,
         ObjectChange::AlterTable { id, change } => alter_table(tx, id, change).await,
@@ -49,10 +45,7 @@ async fn create_database(tx: &mut Tx, database: Database) -> Result<()> {
     .execute(tx.connection())
     .await?;
     if inserted.rows_affected() == 0 {
-        return Err(CatalogError::already_exists(
-            EntityKind::Database,
-            database.name,
-        ));
+        return Err(CatalogError::already_exists(EntityKind::Database, database.name));
     }
     Ok(())
 }
@@ -67,47 +60,23 @@ async fn drop_database(tx: &mut Tx, name: &str) -> Result<()> {
     .fetch_one(tx.connection())
     .await?;
     if inhabitants > 0 {
-        return Err(CatalogError::NotEmpty {
-            kind: EntityKind::Database,
-            name: name.to_owned(),
-        });
+        return Err(CatalogError::NotEmpty { kind: EntityKind::Database, name: name.to_owned() });
     }
-    sqlx::query("DELETE FROM databases WHERE name = $1")
-        .bind(name)
-        .execute(tx.connection())
-        .await?;
-    let root = Object::Namespace {
-        database: name.to_owned(),
-        path: Vec::new(),
-    };
+    sqlx::query("DELETE FROM databases WHERE name = $1").bind(name).execute(tx.connection()).await?;
+    let root = Object::Namespace { database: name.to_owned(), path: Vec::new() };
     grants::remove_object(tx, &root).await?;
     grants::remove_object(tx, &Object::Database(name.to_owned())).await
 }
 
 async fn create_namespace(tx: &mut Tx, namespace: Namespace) -> Result<()> {
-    let Namespace {
-        database,
-        path,
-        properties,
-        created_at,
-    } = namespace;
+    let Namespace { database, path, properties, created_at } = namespace;
     ensure_database(tx, &database).await?;
     ensure_below_root(&path)?;
     for depth in 1..path.len() {
-        insert_namespace(
-            tx,
-            &database,
-            &path[..depth],
-            &Properties::new(),
-            created_at,
-        )
-        .await?;
+        insert_namespace(tx, &database, &path[..depth], &Properties::new(), created_at).await?;
     }
     if !insert_namespace(tx, &database, &path, &properties, created_at).await? {
-        return Err(CatalogError::already_exists(
-            EntityKind::Namespace,
-            path.join("$"),
-        ));
+        return Err(CatalogError::already_exists(EntityKind::Namespace, path.join("$")));
     }
     Ok(())
 }
@@ -133,24 +102,15 @@ async fn insert_namespace(
     Ok(inserted.rows_affected() == 1)
 }
 
-async fn alter_namespace(
-    tx: &mut Tx,
-    database: &str,
-    path: &[String],
-    properties: &Properties,
-) -> Result<()> {
-    let changed =
-        sqlx::query("UPDATE namespaces SET properties = $1 WHERE database_name = $2 AND path = $3")
-            .bind(json!(properties).to_string())
-            .bind(database)
-            .bind(namespace_to_text(path)?)
-            .execute(tx.connection())
-            .await?;
+async fn alter_namespace(tx: &mut Tx, database: &str, path: &[String], properties: &Properties) -> Result<()> {
+    let changed = sqlx::query("UPDATE namespaces SET properties = $1 WHERE database_name = $2 AND path = $3")
+        .bind(json!(properties).to_string())
+        .bind(database)
+        .bind(namespace_to_text(path)?)
+        .execute(tx.connection())
+        .await?;
     if changed.rows_affected() == 0 {
-        return Err(CatalogError::not_found(
-            EntityKind::Namespace,
-            path.join("$"),
-        ));
+        return Err(CatalogError::not_found(EntityKind::Namespace, path.join("$")));
     }
     Ok(())
 }
@@ -170,20 +130,14 @@ async fn drop_namespace(tx: &mut Tx, database: &str, path: &[String]) -> Result<
     .fetch_one(tx.connection())
     .await?;
     if inhabitants > 0 {
-        return Err(CatalogError::NotEmpty {
-            kind: EntityKind::Namespace,
-            name: text,
-        });
+        return Err(CatalogError::NotEmpty { kind: EntityKind::Namespace, name: text });
     }
     sqlx::query("DELETE FROM namespaces WHERE database_name = $1 AND path = $2")
         .bind(database)
         .bind(&text)
         .execute(tx.connection())
         .await?;
-    let object = Object::Namespace {
-        database: database.to_owned(),
-        path: path.to_owned(),
-    };
+    let object = Object::Namespace { database: database.to_owned(), path: path.to_owned() };
     grants::remove_object(tx, &object).await
 }
 
@@ -215,10 +169,7 @@ async fn rename_table(tx: &mut Tx, id: TableId, to: &TableName) -> Result<()> {
         return Err(CatalogError::already_exists(EntityKind::Table, to));
     }
     if table.name.database != to.database {
-        return Err(CatalogError::InvalidName {
-            kind: EntityKind::Table,
-            name: to.to_string(),
-        });
+        return Err(CatalogError::InvalidName { kind: EntityKind::Table, name: to.to_string() });
     }
     ensure_free(tx, to).await?;
     sqlx::query("UPDATE tables SET namespace = $1, name = $2 WHERE table_id = $3")
@@ -244,17 +195,12 @@ async fn alter_table(tx: &mut Tx, id: TableId, change: TableChange) -> Result<()
 
 async fn drop_table(tx: &mut Tx, id: TableId) -> Result<()> {
     let table = existing_table(tx, id).await?;
-    sqlx::query("DELETE FROM tables WHERE table_id = $1")
-        .bind(id.to_string())
-        .execute(tx.connection())
-        .await?;
+    sqlx::query("DELETE FROM tables WHERE table_id = $1").bind(id.to_string()).execute(tx.connection()).await?;
     grants::remove_object(tx, &table.object()).await
 }
 
 async fn existing_table(tx: &mut Tx, id: TableId) -> Result<Table> {
-    find_table_by_id(tx.connection(), id)
-        .await?
-        .ok_or_else(|| CatalogError::not_found(EntityKind::Table, id))
+    find_table_by_id(tx.connection(), id).await?.ok_or_else(|| CatalogError::not_found(EntityKind::Table, id))
 }
 
 /// Refuses a name that is taken or has nowhere to be.
@@ -284,13 +230,11 @@ async fn ensure_namespace(tx: &mut Tx, database: &str, path: &[String]) -> Resul
         return Ok(());
     }
     let text = namespace_to_text(path)?;
-    let found: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM namespaces WHERE database_name = $1 AND path = $2",
-    )
-    .bind(database)
-    .bind(&text)
-    .fetch_one(tx.connection())
-    .await?;
+    let found: i64 = sqlx::query_scalar("SELECT count(*) FROM namespaces WHERE database_name = $1 AND path = $2")
+        .bind(database)
+        .bind(&text)
+        .fetch_one(tx.connection())
+        .await?;
     if found == 0 {
         return Err(CatalogError::not_found(EntityKind::Namespace, text));
     }
@@ -300,10 +244,7 @@ async fn ensure_namespace(tx: &mut Tx, database: &str, path: &[String]) -> Resul
 /// The root is neither created nor dropped.
 fn ensure_below_root(path: &[String]) -> Result<()> {
     if path.is_empty() {
-        return Err(CatalogError::InvalidName {
-            kind: EntityKind::Namespace,
-            name: String::new(),
-        });
+        return Err(CatalogError::InvalidName { kind: EntityKind::Namespace, name: String::new() });
     }
     Ok(())
 }

@@ -17,9 +17,7 @@ fn now() -> Timestamp {
 async fn set_free_pages(catalog: &Catalog, free: i64) {
     let set = catalog.write(Durability::Full, move |tx| {
         Box::pin(async move {
-            let pages: i64 = sqlx::query_scalar("PRAGMA page_count")
-                .fetch_one(tx.connection())
-                .await?;
+            let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(tx.connection()).await?;
             let limit = AssertSqlSafe(format!("PRAGMA max_page_count = {}", pages + free));
             sqlx::query(limit).execute(tx.connection()).await?;
             Ok(())
@@ -48,9 +46,7 @@ async fn submit_large(catalog: &Catalog, count: usize) -> usize {
 #[tokio::test]
 async fn a_full_disk_refuses_changes_and_keeps_what_was_acknowledged() {
     let folder = TempDir::new().unwrap();
-    let catalog = Catalog::open_sqlite(&folder.path().join("catalog.db"))
-        .await
-        .unwrap();
+    let catalog = Catalog::open_sqlite(&folder.path().join("catalog.db")).await.unwrap();
     let mut changes = catalog.subscribe();
     let mut accepted = submit_large(&catalog, 1).await;
     set_free_pages(&catalog, 40).await;
@@ -74,11 +70,7 @@ async fn a_full_disk_refuses_changes_and_keeps_what_was_acknowledged() {
 /// Runs a change and returns what `PRAGMA synchronous` says within it.
 async fn synchronous(catalog: &Catalog, durability: Durability) -> i64 {
     let read = catalog.write(durability, |tx| {
-        Box::pin(async move {
-            Ok(sqlx::query_scalar("PRAGMA synchronous")
-                .fetch_one(tx.connection())
-                .await?)
-        })
+        Box::pin(async move { Ok(sqlx::query_scalar("PRAGMA synchronous").fetch_one(tx.connection()).await?) })
     });
     read.await.unwrap()
 }
@@ -86,9 +78,7 @@ async fn synchronous(catalog: &Catalog, durability: Durability) -> i64 {
 #[tokio::test]
 async fn each_commit_goes_as_far_as_it_was_asked_to() {
     let folder = TempDir::new().unwrap();
-    let catalog = Catalog::open_sqlite(&folder.path().join("catalog.db"))
-        .await
-        .unwrap();
+    let catalog = Catalog::open_sqlite(&folder.path().join("catalog.db")).await.unwrap();
     for _ in 0..3 {
         // 2 is FULL, 1 is NORMAL.
         assert_eq!(synchronous(&catalog, Durability::Full).await, 2);

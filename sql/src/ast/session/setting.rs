@@ -69,13 +69,9 @@ impl SetValue {
     pub fn to_identifier_list(&self) -> Option<String> {
         match self {
             Self::Default => None,
-            Self::Items(items) => Some(
-                items
-                    .iter()
-                    .map(|item| Quoted(item.as_str()).to_string())
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            ),
+            Self::Items(items) => {
+                Some(items.iter().map(|item| Quoted(item.as_str()).to_string()).collect::<Vec<_>>().join(", "))
+            }
         }
     }
 }
@@ -201,11 +197,7 @@ pub struct Vacuum {
 
 impl fmt::Display for Set {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scope = if self.scope == SetScope::Local {
-            "LOCAL "
-        } else {
-            ""
-        };
+        let scope = if self.scope == SetScope::Local { "LOCAL " } else { "" };
         write!(f, "SET {scope}")?;
         write_setting(f, &self.name)?;
         f.write_str(" TO ")?;

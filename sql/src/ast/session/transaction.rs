@@ -115,15 +115,11 @@ impl TransactionModes {
 
 impl fmt::Display for TransactionModes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let isolation = self
-            .isolation
-            .map(|level| format!("ISOLATION LEVEL {}", level.as_str().to_uppercase()));
+        let isolation = self.isolation.map(|level| format!("ISOLATION LEVEL {}", level.as_str().to_uppercase()));
         let modes = [
             isolation.as_deref(),
-            self.read_only
-                .map(|only| if only { "READ ONLY" } else { "READ WRITE" }),
-            self.deferrable
-                .map(|set| if set { "DEFERRABLE" } else { "NOT DEFERRABLE" }),
+            self.read_only.map(|only| if only { "READ ONLY" } else { "READ WRITE" }),
+            self.deferrable.map(|set| if set { "DEFERRABLE" } else { "NOT DEFERRABLE" }),
         ];
         f.write_str(&modes.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
@@ -132,11 +128,7 @@ impl fmt::Display for TransactionModes {
 impl fmt::Display for Begin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.start { "START TRANSACTION" } else { "BEGIN" })?;
-        if self.modes.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " {}", self.modes)
-        }
+        if self.modes.is_empty() { Ok(()) } else { write!(f, " {}", self.modes) }
     }
 }
 
@@ -148,11 +140,7 @@ impl fmt::Display for Commit {
 
 impl fmt::Display for Rollback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.chain {
-            "ROLLBACK AND CHAIN"
-        } else {
-            "ROLLBACK"
-        })
+        f.write_str(if self.chain { "ROLLBACK AND CHAIN" } else { "ROLLBACK" })
     }
 }
 
@@ -176,11 +164,7 @@ impl fmt::Display for RollbackTo {
 
 impl fmt::Display for SetTransaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.session {
-            "SET SESSION CHARACTERISTICS AS TRANSACTION "
-        } else {
-            "SET TRANSACTION "
-        })?;
+        f.write_str(if self.session { "SET SESSION CHARACTERISTICS AS TRANSACTION " } else { "SET TRANSACTION " })?;
         self.modes.fmt(f)
     }
 }

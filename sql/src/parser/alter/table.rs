@@ -25,11 +25,7 @@ pub(super) fn alter_table(cursor: &mut Cursor<'_>) -> Result<AlterTable, ParseEr
         cursor.rewind(part.mark());
         Ok(operation)
     })?;
-    Ok(AlterTable {
-        table,
-        if_exists,
-        operations,
-    })
+    Ok(AlterTable { table, if_exists, operations })
 }
 
 fn operation(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
@@ -47,8 +43,7 @@ fn operation(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
 }
 
 const WAL_HINT: &str = "Tables have no write-ahead log of their own; writes commit at once.";
-const CONSTRAINT_HINT: &str =
-    "SET UNENFORCED PRIMARY KEY declares which columns identify a row, without checking it.";
+const CONSTRAINT_HINT: &str = "SET UNENFORCED PRIMARY KEY declares which columns identify a row, without checking it.";
 
 fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, ParseError> {
     let constraints = ["CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"];
@@ -86,42 +81,24 @@ fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, Pa
             options: ColumnOptions::from_options(&options::with(cursor)?)?,
         })));
     }
-    let extras = [
-        "NOT",
-        "DEFAULT",
-        "PRIMARY",
-        "UNIQUE",
-        "REFERENCES",
-        "CHECK",
-        "CONSTRAINT",
-    ];
+    let extras = ["NOT", "DEFAULT", "PRIMARY", "UNIQUE", "REFERENCES", "CHECK", "CONSTRAINT"];
     if let Some(word) = extras.iter().find(|word| cursor.is_keyword(0, word)) {
         let hint = "A column is added empty and takes nulls.";
         return Err(cursor.refuse(format!("{word} in ADD COLUMN"), hint));
     }
     cursor.take(&["NULL"]);
-    Ok(AlterOperation::AddColumn(AddColumn {
-        name,
-        data_type,
-        if_not_exists,
-    }))
+    Ok(AlterOperation::AddColumn(AddColumn { name, data_type, if_not_exists }))
 }
 
 /// Parses what follows `AS`.
-fn computed(
-    cursor: &mut Cursor<'_>,
-    names: Vec<Ident>,
-    if_not_exists: bool,
-) -> Result<AlterOperation, ParseError> {
+fn computed(cursor: &mut Cursor<'_>, names: Vec<Ident>, if_not_exists: bool) -> Result<AlterOperation, ParseError> {
     // A bare call with clauses of ours after it ends at its parenthesis; the
     // native parser would read the clauses as those of an aggregate.
     let call_end = call_end(cursor);
     let clauses = call_end.is_some_and(|end| {
         let mut after = cursor.clone();
         after.rewind(end);
-        ["FILTER", "IGNORE", "RESPECT", "OVER"]
-            .iter()
-            .any(|word| after.is_keyword(0, word))
+        ["FILTER", "IGNORE", "RESPECT", "OVER"].iter().any(|word| after.is_keyword(0, word))
     });
     let (expression, application) = match call_end {
         Some(end) if clauses => {
@@ -148,9 +125,7 @@ fn computed(
 fn call_end(cursor: &Cursor<'_>) -> Option<usize> {
     let mut call = cursor.clone();
     call.dotted().ok()?;
-    (call.peek() == Some(&Token::LParen))
-        .then(|| call.closing(call.mark()))
-        .flatten()
+    (call.peek() == Some(&Token::LParen)).then(|| call.closing(call.mark())).flatten()
 }
 
 fn application(cursor: &mut Cursor<'_>) -> Result<FunctionApplication, ParseError> {
@@ -181,11 +156,7 @@ fn drop(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, P
     let if_exists = cursor.if_exists();
     let name = cursor.ident()?;
     let cascade = cursor.drop_behavior() == Some(DropBehavior::Cascade);
-    Ok(AlterOperation::DropColumn(DropColumn {
-        name,
-        if_exists,
-        cascade,
-    }))
+    Ok(AlterOperation::DropColumn(DropColumn { name, if_exists, cascade }))
 }
 
 fn rename(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, ParseError> {
@@ -198,10 +169,7 @@ fn rename(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation,
     cursor.take(&["COLUMN"]);
     let from = cursor.ident()?;
     cursor.expect(&["TO"])?;
-    Ok(AlterOperation::RenameColumn(RenameColumn {
-        from,
-        to: cursor.ident()?,
-    }))
+    Ok(AlterOperation::RenameColumn(RenameColumn { from, to: cursor.ident()? }))
 }
 
 fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
@@ -209,16 +177,8 @@ fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
     let name = cursor.ident()?;
     if cursor.take(&["TYPE"]) || cursor.take(&["SET", "DATA", "TYPE"]) {
         let data_type = cursor.native(|parser| parser.parse_data_type())?;
-        let using = if cursor.take(&["USING"]) {
-            Some(Box::new(cursor.expression()?))
-        } else {
-            None
-        };
-        return Ok(AlterOperation::AlterColumnType(AlterColumnType {
-            name,
-            data_type,
-            using,
-        }));
+        let using = if cursor.take(&["USING"]) { Some(Box::new(cursor.expression()?)) } else { None };
+        return Ok(AlterOperation::AlterColumnType(AlterColumnType { name, data_type, using }));
     }
     if cursor.looking_at(&["SET"]) && cursor.peek_nth(1) == Some(&Token::LParen) {
         cursor.advance();

@@ -30,39 +30,22 @@ pub(super) fn declare(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> 
     }
     cursor.expect(&["FOR"])?;
     let (query, query_text) = query::query(cursor)?;
-    Ok(Statement::DeclareCursor(DeclareCursor {
-        name,
-        binary,
-        scroll,
-        hold,
-        query,
-        query_text,
-    }))
+    Ok(Statement::DeclareCursor(DeclareCursor { name, binary, scroll, hold, query, query_text }))
 }
 
 /// Parses `FETCH`, `MOVE` and `CLOSE`.
 pub(super) fn move_or_close(cursor: &mut Cursor<'_>, first: &str) -> Result<Statement, ParseError> {
     cursor.advance();
     if first == "CLOSE" {
-        let name = if cursor.take(&["ALL"]) {
-            None
-        } else {
-            Some(cursor.ident()?)
-        };
+        let name = if cursor.take(&["ALL"]) { None } else { Some(cursor.ident()?) };
         return Ok(Statement::CloseCursor(CloseCursor { cursor: name }));
     }
     let direction = direction(cursor)?;
     cursor.take_one(&["FROM", "IN"]);
     let name = cursor.ident()?;
     Ok(match first {
-        "FETCH" => Statement::Fetch(Fetch {
-            direction,
-            cursor: name,
-        }),
-        _ => Statement::Move(Move {
-            direction,
-            cursor: name,
-        }),
+        "FETCH" => Statement::Fetch(Fetch { direction, cursor: name }),
+        _ => Statement::Move(Move { direction, cursor: name }),
     })
 }
 
@@ -104,9 +87,5 @@ fn count(cursor: &mut Cursor<'_>) -> Result<Option<i64>, ParseError> {
 }
 
 fn steps(rows: i64) -> FetchDirection {
-    if rows < 0 {
-        FetchDirection::Backward(rows.unsigned_abs())
-    } else {
-        FetchDirection::Forward(rows.unsigned_abs())
-    }
+    if rows < 0 { FetchDirection::Backward(rows.unsigned_abs()) } else { FetchDirection::Forward(rows.unsigned_abs()) }
 }

@@ -31,46 +31,23 @@ pub(super) fn set(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
         return time_zone(cursor, scope);
     }
     if cursor.take(&["NAMES"]) {
-        let value = if cursor.at_end() {
-            SetValue::Default
-        } else {
-            values(cursor)?
-        };
-        return Ok(Statement::Set(Set {
-            scope,
-            name: "client_encoding".to_owned(),
-            value,
-        }));
+        let value = if cursor.at_end() { SetValue::Default } else { values(cursor)? };
+        return Ok(Statement::Set(Set { scope, name: "client_encoding".to_owned(), value }));
     }
     if cursor.take(&["SESSION", "AUTHORIZATION"]) || cursor.take(&["AUTHORIZATION"]) {
         let value = values(cursor)?;
-        return Ok(Statement::Set(Set {
-            scope,
-            name: "session_authorization".to_owned(),
-            value,
-        }));
+        return Ok(Statement::Set(Set { scope, name: "session_authorization".to_owned(), value }));
     }
-    if cursor.looking_at(&["ROLE"])
-        && !matches!(cursor.peek_nth(1), Some(Token::Eq))
-        && !cursor.is_keyword(1, "TO")
-    {
+    if cursor.looking_at(&["ROLE"]) && !matches!(cursor.peek_nth(1), Some(Token::Eq)) && !cursor.is_keyword(1, "TO") {
         cursor.advance();
         let value = values(cursor)?;
-        return Ok(Statement::Set(Set {
-            scope,
-            name: "role".to_owned(),
-            value,
-        }));
+        return Ok(Statement::Set(Set { scope, name: "role".to_owned(), value }));
     }
     let name = cursor.dotted()?.join(".").to_ascii_lowercase();
     if !cursor.take(&["TO"]) {
         cursor.expect_token(&Token::Eq)?;
     }
-    Ok(Statement::Set(Set {
-        scope,
-        name,
-        value: values(cursor)?,
-    }))
+    Ok(Statement::Set(Set { scope, name, value: values(cursor)? }))
 }
 
 fn set_transaction(cursor: &mut Cursor<'_>, session: bool) -> Result<Statement, ParseError> {
@@ -99,11 +76,7 @@ fn time_zone(cursor: &mut Cursor<'_>, scope: SetScope) -> Result<Statement, Pars
     } else {
         values(cursor)?
     };
-    Ok(Statement::Set(Set {
-        scope,
-        name: "timezone".to_owned(),
-        value,
-    }))
+    Ok(Statement::Set(Set { scope, name: "timezone".to_owned(), value }))
 }
 
 fn values(cursor: &mut Cursor<'_>) -> Result<SetValue, ParseError> {
@@ -181,12 +154,7 @@ pub(super) fn prepare(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> 
     }
     let statement = crate::parser::statement(cursor)?;
     let text = cursor.text_since(mark).to_owned();
-    Ok(Statement::Prepare(Prepare {
-        name,
-        types,
-        statement: Box::new(statement),
-        text,
-    }))
+    Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement), text }))
 }
 
 /// Parses `EXECUTE …`.
@@ -207,10 +175,6 @@ pub(super) fn deallocate(cursor: &mut Cursor<'_>) -> Result<Statement, ParseErro
     if cursor.looking_at(&["PREPARE"]) && cursor.peek_nth(1).is_some() {
         cursor.advance();
     }
-    let name = if cursor.take(&["ALL"]) {
-        None
-    } else {
-        Some(cursor.ident()?)
-    };
+    let name = if cursor.take(&["ALL"]) { None } else { Some(cursor.ident()?) };
     Ok(Statement::Deallocate(Deallocate { name }))
 }

@@ -15,49 +15,31 @@ pub(super) fn transaction(cursor: &mut Cursor<'_>, first: &str) -> Result<Statem
     match first {
         "BEGIN" => {
             block_word(cursor);
-            Ok(Statement::Begin(Begin {
-                start: false,
-                modes: modes(cursor)?,
-            }))
+            Ok(Statement::Begin(Begin { start: false, modes: modes(cursor)? }))
         }
         "START" => {
             cursor.expect(&["TRANSACTION"])?;
-            Ok(Statement::Begin(Begin {
-                start: true,
-                modes: modes(cursor)?,
-            }))
+            Ok(Statement::Begin(Begin { start: true, modes: modes(cursor)? }))
         }
-        "SAVEPOINT" => Ok(Statement::Savepoint(Savepoint {
-            name: cursor.ident()?,
-        })),
-        "RELEASE" => Ok(Statement::Release(Release {
-            name: savepoint(cursor)?,
-        })),
+        "SAVEPOINT" => Ok(Statement::Savepoint(Savepoint { name: cursor.ident()? })),
+        "RELEASE" => Ok(Statement::Release(Release { name: savepoint(cursor)? })),
         _ if cursor.looking_at(&["PREPARED"]) => {
             Err(start.refuse(format!("{first} PREPARED"), "There are no prepared transactions."))
         }
         "ROLLBACK" => {
             block_word(cursor);
             if cursor.take(&["TO"]) {
-                return Ok(Statement::RollbackTo(RollbackTo {
-                    name: savepoint(cursor)?,
-                }));
+                return Ok(Statement::RollbackTo(RollbackTo { name: savepoint(cursor)? }));
             }
-            Ok(Statement::Rollback(Rollback {
-                chain: chain(cursor)?,
-            }))
+            Ok(Statement::Rollback(Rollback { chain: chain(cursor)? }))
         }
         "ABORT" => {
             block_word(cursor);
-            Ok(Statement::Rollback(Rollback {
-                chain: chain(cursor)?,
-            }))
+            Ok(Statement::Rollback(Rollback { chain: chain(cursor)? }))
         }
         _ => {
             block_word(cursor);
-            Ok(Statement::Commit(Commit {
-                chain: chain(cursor)?,
-            }))
+            Ok(Statement::Commit(Commit { chain: chain(cursor)? }))
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use datafusion::logical_expr::LogicalPlan;
 use lancegate_sql::{ObjectName, ast};
-use sqlparser::ast::{
-    Expr, Insert, Query, SetExpr, Statement as Native, TableObject, Value,
-};
+use sqlparser::ast::{Expr, Insert, Query, SetExpr, Statement as Native, TableObject, Value};
 
 use super::{
     InsertPlan, ensure_plain, exactly, is_computed, no_column, non_default, only_columns, select, table_schema,
@@ -139,7 +137,8 @@ fn of_values(
 fn default_row(table: &BoundTable, rows: &mut [&mut Vec<Expr>]) -> Result<Vec<String>> {
     let visible = provider::visible_schema(&table.dataset);
     let plain = visible.fields().iter().find(|field| !is_computed(table, field.name()));
-    let plain = plain.ok_or_else(|| SqlError::not_supported("a table of computed columns only cannot be inserted into"))?;
+    let plain =
+        plain.ok_or_else(|| SqlError::not_supported("a table of computed columns only cannot be inserted into"))?;
     for row in rows {
         row.push(Expr::Value(Value::Null.with_empty_span()));
     }

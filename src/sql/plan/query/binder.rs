@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::file_options::file_type::FileType;
 use datafusion::common::{Result, TableReference, not_impl_err, plan_datafusion_err};
-use datafusion::catalog::TableFunctionArgs;
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
