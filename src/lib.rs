@@ -4,6 +4,7 @@
 //! module's own doc says what it owns and what it never does.
 
 pub mod admin;
+mod arithmetic;
 pub mod cli;
 pub mod config;
 pub mod error;

@@ -475,13 +475,22 @@ impl<'a> Cursor<'a> {
 /// Returns the tokens for the native parser and the index that each came from.
 ///
 /// `FOR SYSTEM_TIME AS OF VERSION 3` becomes `… VERSION(3)`: the native parser
-/// takes an expression there, and this is the nearest one.
+/// takes an expression there, and this is the nearest one. `TABLE t` becomes
+/// `SELECT * FROM t`: the native parser loses the two tokens behind `t`.
 fn native_tokens(lexemes: &[Lexeme]) -> (Vec<TokenWithSpan>, Vec<usize>) {
     let mut tokens = Vec::with_capacity(lexemes.len());
     let mut origins = Vec::with_capacity(lexemes.len());
     for (index, lexeme) in lexemes.iter().enumerate() {
         let wrapped = index >= 5 && is_version_value(&lexemes[index - 5..=index]);
         let span = lexeme.token.span;
+        if is_table_query(lexemes, index) {
+            let select = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")];
+            for token in select {
+                tokens.push(TokenWithSpan { token, span });
+                origins.push(index);
+            }
+            continue;
+        }
         if wrapped {
             tokens.push(TokenWithSpan { token: Token::LParen, span });
             origins.push(index);
@@ -494,6 +503,30 @@ fn native_tokens(lexemes: &[Lexeme]) -> (Vec<TokenWithSpan>, Vec<usize>) {
         }
     }
     (tokens, origins)
+}
+
+/// Returns whether the token at `at` is the `TABLE` of a query `TABLE <name>`.
+fn is_table_query(lexemes: &[Lexeme], at: usize) -> bool {
+    const BEFORE: [&str; 6] = ["UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT", "AS"];
+    const BEHIND: [&str; 11] =
+        ["UNION", "EXCEPT", "INTERSECT", "ORDER", "LIMIT", "OFFSET", "FETCH", "FOR", "ON", "RETURNING", "WITH"];
+    let token = |index: usize| lexemes.get(index).map(|lexeme| &lexeme.token.token);
+    let is_one = |index: usize, words: &[&str]| matches!(token(index), Some(Token::Word(word)) if words.iter().any(|keyword| is_word(word, keyword)));
+    let is_name = |index: usize| matches!(token(index), Some(Token::Word(word)) if name_of(word).is_some());
+    if !is_one(at, &["TABLE"]) || !is_name(at + 1) {
+        return false;
+    }
+    // A change begins with a keyword and the table; what follows is its query.
+    let starts = at == 0
+        || token(at - 1) == Some(&Token::LParen)
+        || is_one(at - 1, &BEFORE)
+        || at > 2 && is_one(0, &["INSERT"]) && token(at - 1) != Some(&Token::Period);
+    let mut behind = at + 2;
+    while token(behind) == Some(&Token::Period) {
+        behind += 2;
+    }
+    let ends = behind >= lexemes.len() || token(behind) == Some(&Token::RParen) || is_one(behind, &BEHIND);
+    starts && ends
 }
 
 fn is_version_value(lexemes: &[Lexeme]) -> bool {

@@ -207,7 +207,7 @@ fn by_words(message: &str) -> Option<SqlError> {
         || message.contains("Overflow happened")
         || message.contains("overflow on")
     {
-        return mapped(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range".to_owned());
+        return Some(overflow(message));
     }
     if message.contains("Cannot cast string")
         || message.contains("Error parsing timestamp")
@@ -215,7 +215,15 @@ fn by_words(message: &str) -> Option<SqlError> {
     {
         return mapped(SqlState::INVALID_TEXT_REPRESENTATION, lower(message));
     }
-    if message.contains("Can't cast value") || message.contains("out of range") {
+    if let Some((_, narrow)) =
+        message.split_once("Can't cast value ").and_then(|(_, rest)| rest.split_once(" to type "))
+    {
+        return match integer_name(first_part(narrow)) {
+            Some(name) => Some(out_of_range(name)),
+            None => mapped(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, lower(message)),
+        };
+    }
+    if message.contains("out of range") {
         return mapped(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, lower(message));
     }
     if message.contains("No space left on device") {
@@ -236,7 +244,7 @@ fn by_words(message: &str) -> Option<SqlError> {
 fn arrow(error: &ArrowError) -> SqlError {
     match error {
         ArrowError::DivideByZero => SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"),
-        ArrowError::ArithmeticOverflow(_) => SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range"),
+        ArrowError::ArithmeticOverflow(message) => overflow(message),
         ArrowError::CastError(message) | ArrowError::ParseError(message) => {
             by_words(message).unwrap_or_else(|| SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, lower(message)))
         }
@@ -252,6 +260,51 @@ fn arrow(error: &ArrowError) -> SqlError {
             by_words(&message).unwrap_or_else(|| SqlError::internal(message))
         }
     }
+}
+
+/// Names the type of an operation that Arrow reports with its operands, as in
+/// `Overflow happened on: 9223372036854775807 + 1`; Lance adds a comma and a
+/// place in its source. What overflows in a narrow type fits the next one, so
+/// the exact result tells the type.
+fn overflow(message: &str) -> SqlError {
+    let result = message.rsplit_once("Overflow happened on: ").and_then(|(_, operation)| exact(first_part(operation)));
+    match result {
+        Some(result) if i32::try_from(result).is_ok() => out_of_range("smallint"),
+        Some(result) if i64::try_from(result).is_ok() => out_of_range("integer"),
+        Some(_) => out_of_range("bigint"),
+        None => out_of_range("value"),
+    }
+}
+
+/// Computes `<integer> <operator> <integer>` without bounds that matter here.
+fn exact(operation: &str) -> Option<i128> {
+    let mut words = operation.split_whitespace();
+    let (left, op, right) = (words.next()?, words.next()?, words.next()?);
+    let (left, right): (i128, i128) = (left.parse().ok()?, right.parse().ok()?);
+    match (op, words.next()) {
+        ("+", None) => left.checked_add(right),
+        ("-", None) => left.checked_sub(right),
+        ("*", None) => left.checked_mul(right),
+        ("/", None) => left.checked_div(right),
+        _ => None,
+    }
+}
+
+fn first_part(text: &str) -> &str {
+    text.split(',').next().unwrap_or_default().trim()
+}
+
+fn integer_name(arrow: &str) -> Option<&'static str> {
+    match arrow {
+        "Int16" => Some("smallint"),
+        "Int32" => Some("integer"),
+        "Int64" => Some("bigint"),
+        _ => None,
+    }
+}
+
+fn out_of_range(what: &str) -> SqlError {
+    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{what} out of range"))
 }
 
 fn io_error(error: &io::Error) -> SqlError {
@@ -325,6 +378,21 @@ mod tests {
     fn an_error_of_ours_passes_through_as_it_is() {
         let own = SqlError::canceled("user request");
         assert_eq!(SqlError::from(DataFusionError::External(Box::new(own.clone()))), own);
+    }
+
+    #[test]
+    fn an_overflow_names_the_type_that_its_operands_had() {
+        let cases = [
+            ("9223372036854775807 + 1", "bigint out of range"),
+            ("-9223372036854775808 / -1, /src/utils.rs:51:31", "bigint out of range"),
+            ("2147483647 * 2147483647", "integer out of range"),
+            ("-32768 - 1", "smallint out of range"),
+            ("what", "value out of range"),
+        ];
+        for (operation, expected) in cases {
+            let error = ArrowError::ArithmeticOverflow(format!("Overflow happened on: {operation}"));
+            assert_eq!(SqlError::from(error).message, expected, "{operation}");
+        }
     }
 
     #[test]

@@ -82,6 +82,10 @@ fn denied(requirement: &Requirement, missing: &Missing) -> SqlError {
         Privilege::CreateDatabase => {
             SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied to create database")
         }
+        other if missing.object == Object::System => {
+            SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for system")
+                .detail(format!("It takes {} ON SYSTEM.", other.as_sql()))
+        }
         other => {
             SqlError::permission_denied(kind, &name).detail(format!("It takes {} on {kind} {name}.", other.as_sql()))
         }

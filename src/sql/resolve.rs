@@ -7,15 +7,19 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::timezone::Tz;
+use arrow::compute::kernels::cast_utils::string_to_datetime;
 use lance::Dataset;
 use lancegate_auth::Object;
 use lancegate_catalog::{Table, TableKind, TableName};
+use lancegate_sql::ast::VersionReference;
 use lancegate_sql::{ObjectName, SchemaName};
 
 use crate::error::{Result, SqlError};
 use crate::exec::adopt;
 use crate::sql::plan::Planner;
 use crate::sqlstate::SqlState;
+use crate::storage::StorageError;
 use crate::storage::computed::{self, ComputedColumn};
 
 /// The schema name of the root namespace.
@@ -97,6 +101,24 @@ pub fn no_database(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
 }
 
+fn no_version(table: &BoundTable, at: &VersionReference) -> SqlError {
+    let name = table.name();
+    match at {
+        VersionReference::Version(version) => {
+            let message = format!("version {version} of table \"{name}\" does not exist");
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        }
+        VersionReference::Tag(tag) => {
+            let message = format!("tag \"{tag}\" of table \"{name}\" does not exist");
+            SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+        }
+        VersionReference::Timestamp(time) => {
+            let message = format!("table \"{name}\" has no version at \"{time}\"");
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        }
+    }
+}
+
 fn spelled(name: &ObjectName) -> String {
     let parts = [name.database.as_deref(), name.schema.as_deref(), Some(name.name.as_str())];
     parts.into_iter().flatten().collect::<Vec<_>>().join(".")
@@ -141,6 +163,48 @@ impl Planner {
     pub async fn open(&self, record: Table) -> Result<BoundTable> {
         let dataset = self.engine.store().open(&record.location).await?;
         Ok(BoundTable { record, dataset })
+    }
+
+    /// Returns a table as it was at a version.
+    ///
+    /// # Errors
+    /// 22023 for a version or a time that the table does not have, 42704 for a
+    /// tag, 22007 for a time that cannot be read.
+    pub async fn at_version(&self, table: BoundTable, at: &VersionReference) -> Result<BoundTable> {
+        let newest = &table.dataset;
+        let opened = match at {
+            VersionReference::Version(version) => newest.checkout_version(*version).await,
+            VersionReference::Tag(tag) => newest.checkout_version(tag.as_str()).await,
+            VersionReference::Timestamp(text) => match self.version_at(&table, text).await? {
+                Some(version) => newest.checkout_version(version).await,
+                None => return Err(no_version(&table, at)),
+            },
+        };
+        match opened {
+            Ok(dataset) => Ok(BoundTable { dataset: Arc::new(dataset), record: table.record }),
+            Err(
+                lance::Error::RefNotFound { .. }
+                | lance::Error::InvalidRef { .. }
+                | lance::Error::VersionNotFound { .. }
+                | lance::Error::NotFound { .. }
+                | lance::Error::DatasetNotFound { .. },
+            ) => Err(no_version(&table, at)),
+            Err(error) => Err(StorageError::Lance(error).into()),
+        }
+    }
+
+    /// Returns the newest version at a time, in the session's time zone unless
+    /// the text names one.
+    async fn version_at(&self, table: &BoundTable, text: &str) -> Result<Option<u64>> {
+        let invalid = || {
+            let message = format!("invalid input syntax for type timestamp with time zone: \"{text}\"");
+            SqlError::new(SqlState::INVALID_DATETIME_FORMAT, message)
+        };
+        let zone: Tz = self.caller.settings.time_zone().parse().map_err(|_| invalid())?;
+        let time = string_to_datetime(&zone, text.trim()).map_err(|_| invalid())?;
+        let versions = table.dataset.versions().await.map_err(StorageError::from)?;
+        let earlier = versions.into_iter().filter(|version| version.timestamp <= time);
+        Ok(earlier.map(|version| version.version).max())
     }
 
     /// Returns the full name of an object that a statement creates.

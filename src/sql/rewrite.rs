@@ -9,16 +9,19 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    self as native, BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArguments, Ident, JoinConstraint,
-    JoinOperator, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement, TableFactor,
-    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
+    self as native, BinaryOperator, Cte, ExcludeSelectItem, Expr, Function, FunctionArguments, Ident, JoinConstraint,
+    JoinOperator, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
+    Statement, TableAlias, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    WildcardAdditionalOptions,
 };
 
 use crate::error::{Result, SqlError};
 use crate::storage::provider::SYSTEM_COLUMNS;
 
 pub mod array;
+pub mod build;
 pub mod catalog;
+pub mod versions;
 
 /// Schemas whose functions are called without naming the schema.
 const FUNCTION_SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
@@ -32,6 +35,13 @@ struct Postgres;
 
 impl VisitorMut for Postgres {
     type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
+            with.cte_tables.iter_mut().for_each(name_columns_at_first);
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
@@ -81,6 +91,19 @@ pub fn table_functions(statement: &Statement) -> BTreeSet<String> {
     let mut called = Called(BTreeSet::new());
     let _ = statement.visit(&mut called);
     called.0
+}
+
+/// `r(n) AS (SELECT 1 UNION ALL …)` names its columns for the recursive term
+/// too; DataFusion takes the names of the first term there.
+fn name_columns_at_first(cte: &mut Cte) {
+    if cte.alias.columns.is_empty() {
+        return;
+    }
+    let SetExpr::SetOperation { op: SetOperator::Union, left, .. } = cte.query.body.as_mut() else { return };
+    let first = build::query(left.as_ref().clone());
+    let alias = TableAlias { explicit: true, at: None, ..cte.alias.clone() };
+    let relation = TableFactor::Derived { lateral: false, subquery: Box::new(first), alias: Some(alias), sample: None };
+    **left = build::all_columns(relation);
 }
 
 fn unqualify(function: &mut Function) {

@@ -6,12 +6,15 @@
 
 mod bad_input;
 mod cli;
+mod computed;
 mod crash;
 mod engine;
 mod harness;
 mod http;
 mod interop;
 mod jobs;
+mod query;
 mod refresh;
 mod rows;
 mod tidy;
+mod wire;

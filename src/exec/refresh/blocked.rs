@@ -114,7 +114,7 @@ fn failed(job: &Job) -> SqlError {
     let code = failure.sqlstate.as_deref().map_or(SqlState::INTERNAL_ERROR, SqlState::parse);
     let detail = match failure.detail {
         Some(detail) => format!("{}: {detail}", failure.error_code),
-        None => format!("The error is a {}.", failure.error_code),
+        None => format!("Error name: {}.", failure.error_code),
     };
     let mut error = SqlError::new(code, failure.message).detail(detail);
     error.hint = failure.hint;

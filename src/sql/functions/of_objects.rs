@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::array::Array;
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::scalar::ScalarValue;
 use lancegate_catalog::TableKind;
 
-use super::udf::{RowFunction, number, utf8};
+use super::udf::{RowFunction, number, text, utf8};
 use crate::error::Result;
 use crate::system::SystemContext;
+
+/// The functions that also answer in a statement that reads no relation.
+pub const NAMES: [&str; 4] = ["pg_get_userbyid", "pg_get_viewdef", "obj_description", "pg_table_is_visible"];
 
 /// Returns the functions of one statement that reads the catalog.
 ///
@@ -41,12 +45,29 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
         lookup("pg_get_userbyid", &[1], roles),
         lookup("pg_get_viewdef", &[1, 2], views),
         lookup("obj_description", &[1, 2], comments),
+        joined(),
         RowFunction::define("pg_table_is_visible", &[1], DataType::Boolean, Volatility::Stable, move |arguments| {
             let oid = arguments.first().and_then(number);
             let hidden = oid.and_then(|oid| hidden.get(&oid)).copied().unwrap_or(false);
             Ok(ScalarValue::Boolean(oid.map(|_| !hidden)))
         }),
     ])
+}
+
+/// `array_to_string` that also takes the text that some catalog columns hold in
+/// place of an array.
+fn joined() -> ScalarUDF {
+    RowFunction::define("array_to_string", &[2, 3], DataType::Utf8, Volatility::Immutable, |arguments| {
+        let [array, separator, rest @ ..] = arguments else { return Ok(ScalarValue::Utf8(None)) };
+        let ScalarValue::List(list) = array else { return Ok(utf8(text(array))) };
+        let Some(separator) = text(separator).filter(|_| list.is_valid(0)) else { return Ok(ScalarValue::Utf8(None)) };
+        let null = rest.first().and_then(text);
+        let values = list.value(0);
+        let values = (0..values.len()).map(|index| ScalarValue::try_from_array(&values, index));
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let parts: Vec<String> = values.iter().filter_map(|value| text(value).or_else(|| null.clone())).collect();
+        Ok(utf8(Some(parts.join(&separator))))
+    })
 }
 
 fn lookup(name: &str, arguments: &[usize], values: HashMap<i64, String>) -> ScalarUDF {

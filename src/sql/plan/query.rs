@@ -19,11 +19,13 @@ use lancegate_sql::ObjectName;
 use sqlparser::ast::{Spanned, Statement as Native};
 
 use super::{Plan, Planner};
+use crate::arithmetic::checked_plan;
 use crate::error::position;
 use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
 use crate::sql::parameters::{self, Parameters};
-use crate::sql::resolve::{self, object_of};
+use crate::sql::resolve::{self, BoundTable, object_of};
+use crate::sql::rewrite::versions::{self, Versioned, Versions};
 use crate::sql::{functions, labels, rewrite, uuid};
 use crate::sqlstate::SqlState;
 use crate::storage::provider::{Columns, LanceTable};
@@ -106,6 +108,7 @@ impl Planner {
 
     async fn bind(&self, mut statement: Native, scope: &Scope<'_>) -> Result<QueryPlan> {
         rewrite::postgres(&mut statement);
+        let scope = &scope.at(versions::take(&mut statement)?);
         let columns = rewrite::system_columns(&statement);
         let mut state = functions::statement_state(self.engine.state(), &self.caller);
         system::functions::register(&mut state, &self.system_context());
@@ -119,11 +122,13 @@ impl Planner {
         }
         labels::apply(&mut statement);
         let catalog_query = loaded.keys().any(is_catalog);
-        if catalog_query {
+        if catalog_query || rewrite::catalog::calls_any(&statement, &functions::of_objects::NAMES) {
             let context = self.system_context();
             for function in functions::of_objects::functions(&context).await? {
                 functions::register(&mut state, function);
             }
+        }
+        if catalog_query {
             self.bind_catalog_query(state, &statement, &columns, scope, loaded).await
         } else {
             self.to_plan(state, statement, loaded, scope)
@@ -206,6 +211,7 @@ impl Planner {
             .analyzer()
             .execute_and_check(logical, state.config_options(), |_, _| {})
             .map_err(|error| in_text(&error, &self.text))?;
+        let analyzed = checked_plan(analyzed)?;
         let columns = labels::visible(analyzed.schema().as_arrow());
         let mut used = binder.used();
         if inserts && !used.is_empty() {
@@ -239,7 +245,9 @@ impl Planner {
                 continue;
             }
             let name = name_of(&reference);
-            if let Some(relation) = self.load(&name, columns, scope).await? {
+            if let Some(versioned) = scope.versions.get(&name.name) {
+                loaded.insert(reference, self.load_version(versioned, columns, scope).await?);
+            } else if let Some(relation) = self.load(&name, columns, scope).await? {
                 loaded.insert(reference, relation);
             } else if !functions.contains(&name.name) {
                 return Err(resolve::no_relation(&name).at(self.position_of(statement, &name)));
@@ -281,11 +289,34 @@ impl Planner {
         scope: &Scope<'_>,
     ) -> Result<Loaded> {
         let bound = self.open(record).await?;
+        Ok(self.of_table(bound, shown, columns, scope))
+    }
+
+    /// Loads a table as it was at a version.
+    async fn load_version(
+        &self,
+        versioned: &Versioned,
+        columns: &BTreeSet<&'static str>,
+        scope: &Scope<'_>,
+    ) -> Result<Loaded> {
+        let newest = self.table(&versioned.table).await?;
+        let bound = self.at_version(newest, &versioned.at).await?;
+        let shown = if columns.is_empty() { Columns::Visible } else { Columns::WithSystem };
+        Ok(self.of_table(bound, shown, columns, scope))
+    }
+
+    fn of_table(
+        &self,
+        bound: BoundTable,
+        shown: Columns,
+        columns: &BTreeSet<&'static str>,
+        scope: &Scope<'_>,
+    ) -> Loaded {
         let object = bound.object();
         let provider = LanceTable::new(Arc::clone(&bound.dataset), object.clone(), shown, columns);
         let reads = vec![scope.read(Requirement::new(Privilege::Select, object))];
         let target = (shown == Columns::Stored).then_some(bound.dataset);
-        Ok(Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true, target })
+        Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true, target }
     }
 
     async fn load_view(&self, record: Table, scope: &Scope<'_>) -> Result<Loaded> {
@@ -416,9 +447,15 @@ struct Scope<'a> {
     on_behalf_of: Option<UserName>,
     target: Option<&'a ObjectName>,
     finish: Option<&'a Finish<'a>>,
+    versions: Versions,
 }
 
 impl Scope<'_> {
+    /// Returns the scope of a statement that reads tables at versions.
+    fn at(&self, versions: Versions) -> Self {
+        Self { on_behalf_of: self.on_behalf_of.clone(), versions, ..*self }
+    }
+
     fn read(&self, requirement: Requirement) -> Read {
         Read { requirement, on_behalf_of: self.on_behalf_of.clone() }
     }

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use lancegate_sql::ast::{Show, Statement};
 
 use super::{Plan, Planner};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 
 /// A statement about the session.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ impl Planner {
     /// Binds a statement about the session.
     ///
     /// # Errors
-    /// 42704 for SHOW of an unknown parameter.
+    /// 42704 for SHOW of an unknown parameter, 0A000 for a channel.
     pub(super) fn plan_session(&self, statement: &Statement) -> Result<Plan> {
         let text = |name: &str| Field::new(name, DataType::Utf8, true);
         let schema = match statement {
@@ -43,9 +43,16 @@ impl Planner {
                 self.caller.settings.get(name)?;
                 Some(vec![text(name)])
             }
+            Statement::Listen(_) => return Err(no_channel("LISTEN")),
+            Statement::Unlisten(unlisten) if unlisten.channel.is_some() => return Err(no_channel("UNLISTEN")),
             _ => None,
         };
         let schema = schema.map(|fields| Arc::new(Schema::new(fields)));
         Ok(Plan::Session(Box::new(SessionPlan { statement: statement.clone(), schema })))
     }
+}
+
+fn no_channel(command: &str) -> SqlError {
+    SqlError::not_supported(format!("{command} is not supported"))
+        .hint("There are no channels; SHOW JOBS and WAIT JOB tell of jobs.")
 }

@@ -26,6 +26,22 @@ pub fn rewrite(statement: Statement) -> Statement {
     statement
 }
 
+/// Returns whether a statement calls one of `functions`, which are about objects
+/// of the catalog also where no relation of it is read.
+pub fn calls_any(statement: &Statement, functions: &[&str]) -> bool {
+    let found = visit_expressions(statement, |expr| match expr {
+        Expr::Function(function) => {
+            let name = function.name.0.last().and_then(|part| part.as_ident());
+            match name.is_some_and(|name| functions.contains(&name.value.to_ascii_lowercase().as_str())) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
 /// The last resort for a catalog query that still cannot be bound: correlated
 /// subqueries of its select list become NULL, as if nothing were declared.
 pub fn without_subqueries(statement: Statement) -> Statement {
@@ -55,8 +71,8 @@ impl VisitorMut for OneRow {
                 }
             }
             Expr::Function(function) => {
-                if let Some(query) = array_of_rows(function) {
-                    *expr = Expr::Subquery(query);
+                if let Some(rows) = array_of_rows(function) {
+                    *expr = rows;
                 }
             }
             _ => {}
@@ -65,8 +81,9 @@ impl VisitorMut for OneRow {
     }
 }
 
-/// `ARRAY(SELECT e FROM …)` becomes `(SELECT array_agg(e) FROM …)`.
-fn array_of_rows(function: &Function) -> Option<Box<Query>> {
+/// `ARRAY(SELECT e FROM …)` becomes `(SELECT array_agg(e) FROM …)`, and NULL
+/// where there are no rows to find.
+fn array_of_rows(function: &Function) -> Option<Expr> {
     let FunctionArguments::Subquery(query) = &function.args else { return None };
     let name = function.name.0.last().and_then(|part| part.as_ident())?;
     if !name.value.eq_ignore_ascii_case("array") {
@@ -75,12 +92,23 @@ fn array_of_rows(function: &Function) -> Option<Box<Query>> {
     let mut query = query.clone();
     query.order_by = None;
     let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    if select.from.iter().any(|from| has_no_rows(&from.relation)) {
+        return Some(Expr::Value(Value::Null.with_empty_span()));
+    }
     let [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] = select.projection.as_mut_slice()
     else {
         return None;
     };
     *expr = call("array_agg", expr.clone());
-    Some(query)
+    Some(Expr::Subquery(query))
+}
+
+/// There are no row policies, and every array column that psql takes apart with
+/// `unnest` holds options that do not exist here.
+fn has_no_rows(relation: &TableFactor) -> bool {
+    let TableFactor::Table { name, .. } = relation else { return matches!(relation, TableFactor::UNNEST { .. }) };
+    let name = name.0.last().and_then(|part| part.as_ident());
+    name.is_some_and(|ident| ["unnest", "pg_policy"].contains(&ident.value.to_ascii_lowercase().as_str()))
 }
 
 /// `(SELECT e FROM … WHERE …)` becomes `(SELECT first_value(e) FROM … WHERE …)`.

@@ -10,7 +10,7 @@ use super::{
 use crate::error::{Result, SqlError};
 use crate::sql::plan::{Plan, Planner};
 use crate::sql::resolve::BoundTable;
-use crate::sql::rewrite;
+use crate::sql::rewrite::{self, build};
 use crate::sqlstate::SqlState;
 use crate::storage::provider;
 
@@ -159,16 +159,5 @@ fn one_default_row() -> Query {
         value_keyword: false,
         rows: vec![sqlparser::ast::Parens::with_empty_span(vec![Expr::Identifier("DEFAULT".into())])],
     };
-    Query {
-        with: None,
-        body: Box::new(SetExpr::Values(values)),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }
+    build::query(SetExpr::Values(values))
 }

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use arrow::datatypes::Schema;
 use lancegate_sql::ObjectName;
 use sqlparser::ast::{
-    Assignment, AssignmentTarget, Delete, Expr, GroupByExpr, Ident, Query, Select, SelectFlavor, SelectItem, SetExpr,
-    Statement, TableFactor, TableWithJoins, Update, UpdateTableFromKind, Value, helpers::attached_token::AttachedToken,
+    Assignment, AssignmentTarget, Delete, Expr, Ident, Select, SelectItem, SetExpr, Statement, TableFactor,
+    TableWithJoins, Update, UpdateTableFromKind, Value,
 };
 
 use super::exactly;
 use crate::error::{Result, SqlError};
+use crate::sql::rewrite::build;
 use crate::sqlstate::SqlState;
 
 /// The column of a row's stable id in such a query.
@@ -27,11 +28,14 @@ pub(super) struct Target {
 /// Returns the table that UPDATE or DELETE names.
 ///
 /// # Errors
-/// 0A000 for anything but a table.
+/// 0A000 for anything but a table at its newest version.
 pub(super) fn target(table: &TableWithJoins) -> Result<Target> {
-    let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
+    let TableFactor::Table { name, alias, args: None, version, .. } = &table.relation else {
         return Err(SqlError::not_supported("only tables can be changed"));
     };
+    if version.is_some() {
+        return Err(SqlError::not_supported("an earlier version of a table cannot be changed"));
+    }
     let object = ObjectName::from_native(name)
         .ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, format!("improper relation name {name}")))?;
     let qualifier = match alias {
@@ -102,7 +106,7 @@ pub(super) fn of_update(
         Some(UpdateTableFromKind::BeforeSet(more) | UpdateTableFromKind::AfterSet(more)) => from.extend(more.clone()),
         None => {}
     }
-    select(projection, from, update.selection.clone())
+    statement(build::select(projection, from, update.selection.clone()))
 }
 
 /// `SELECT t._rowaddr FROM … WHERE …`
@@ -110,7 +114,7 @@ pub(super) fn of_delete(delete: &Delete, table: &TableWithJoins, target: &Target
     let projection = vec![item(target.column(ROW_ADDRESS), ROW_ADDRESS)];
     let mut from = vec![table.clone()];
     from.extend(delete.using.iter().flatten().cloned());
-    select(projection, from, delete.selection.clone())
+    statement(build::select(projection, from, delete.selection.clone()))
 }
 
 /// Returns whether a value is the word DEFAULT.
@@ -142,43 +146,6 @@ fn item(expr: Expr, alias: &str) -> SelectItem {
     SelectItem::ExprWithAlias { expr, alias: exactly(alias) }
 }
 
-fn select(projection: Vec<SelectItem>, from: Vec<TableWithJoins>, selection: Option<Expr>) -> Statement {
-    let select = Select {
-        select_token: AttachedToken::empty(),
-        optimizer_hints: Vec::new(),
-        distinct: None,
-        select_modifiers: None,
-        top: None,
-        top_before_distinct: false,
-        projection,
-        exclude: None,
-        into: None,
-        from,
-        lateral_views: Vec::new(),
-        prewhere: None,
-        selection,
-        connect_by: Vec::new(),
-        group_by: GroupByExpr::Expressions(Vec::new(), Vec::new()),
-        cluster_by: Vec::new(),
-        distribute_by: Vec::new(),
-        sort_by: Vec::new(),
-        having: None,
-        named_window: Vec::new(),
-        qualify: None,
-        window_before_qualify: false,
-        value_table_mode: None,
-        flavor: SelectFlavor::Standard,
-    };
-    Statement::Query(Box::new(Query {
-        with: None,
-        body: Box::new(SetExpr::Select(Box::new(select))),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }))
+fn statement(select: Select) -> Statement {
+    Statement::Query(Box::new(build::query(SetExpr::Select(Box::new(select)))))
 }

@@ -1,0 +1,201 @@
+//! What queries answer and refuse, over the wire.
+
+use crate::harness::Gateway;
+use crate::rows::{describe, error, rows, run};
+
+#[tokio::test]
+async fn a_table_is_read_at_a_version_tag_or_time() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint)").await;
+    run(&client, "INSERT INTO t VALUES (1)").await;
+    run(&client, "INSERT INTO t VALUES (2)").await;
+    let versions = "SELECT count(*) FROM t FOR SYSTEM_TIME AS OF";
+    let cases = [
+        (format!("{versions} VERSION 1"), vec!["0"]),
+        (format!("{versions} VERSION 2"), vec!["1"]),
+        (format!("{versions} VERSION 3"), vec!["2"]),
+        (format!("{versions} TIMESTAMP '2999-01-01'"), vec!["2"]),
+        ("SELECT t.id FROM t FOR SYSTEM_TIME AS OF VERSION 2".to_owned(), vec!["1"]),
+        (
+            "SELECT new.id, old.id FROM t new LEFT JOIN public.t FOR SYSTEM_TIME AS OF VERSION 2 AS old \
+             ON old.id = new.id ORDER BY 1"
+                .to_owned(),
+            vec!["1|1", "2|∅"],
+        ),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(rows(&client, &sql).await, expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_does_not_exist_is_named() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint)").await;
+    run(&client, "CREATE VIEW v AS SELECT id FROM t").await;
+    let cases = [
+        ("t FOR SYSTEM_TIME AS OF VERSION 99", "22023: version 99 of table \"t\" does not exist"),
+        ("t FOR SYSTEM_TIME AS OF TAG 'x'", "42704: tag \"x\" of table \"t\" does not exist"),
+        ("t FOR SYSTEM_TIME AS OF TIMESTAMP '2000-01-01'", "22023: table \"t\" has no version at \"2000-01-01\""),
+        (
+            "t FOR SYSTEM_TIME AS OF TIMESTAMP 'soon'",
+            "22007: invalid input syntax for type timestamp with time zone: \"soon\"",
+        ),
+        ("v FOR SYSTEM_TIME AS OF VERSION 1", "42809: \"v\" is not a table"),
+        ("u FOR SYSTEM_TIME AS OF VERSION 1", "42P01: relation \"u\" does not exist"),
+    ];
+    for (from, expected) in cases {
+        assert_eq!(error(&client, &format!("SELECT * FROM {from}")).await, expected, "{from}");
+    }
+    let expected = "0A000: an earlier version of a table cannot be changed";
+    assert_eq!(error(&client, "UPDATE t FOR SYSTEM_TIME AS OF VERSION 1 SET id = 1").await, expected);
+    assert_eq!(error(&client, "DELETE FROM t FOR SYSTEM_TIME AS OF VERSION 1 WHERE id = 1").await, expected);
+}
+
+#[tokio::test]
+async fn integer_arithmetic_that_overflows_fails_in_every_clause() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint, x int, s smallint)").await;
+    run(&client, "INSERT INTO t VALUES (2, 2147483647, 32767)").await;
+    let (bigint, integer, smallint) =
+        ("22003: bigint out of range", "22003: integer out of range", "22003: smallint out of range");
+    let cases = [
+        ("SELECT 9223372036854775807 + 1", bigint),
+        ("SELECT (-9223372036854775807 - 1) / -1", bigint),
+        ("SELECT -(-9223372036854775807 - id + 1) FROM t", bigint),
+        ("SELECT x * x FROM t", integer),
+        ("SELECT s + s FROM t", smallint),
+        ("SELECT id FROM t WHERE id * 9223372036854775807 > 0", bigint),
+        ("SELECT id FROM t ORDER BY id * 9223372036854775807", bigint),
+        ("SELECT max(id * 9223372036854775807) FROM t", bigint),
+        ("SELECT id - 9223372036854775807 - 9223372036854775807, count(*) FROM t GROUP BY 1", bigint),
+        ("INSERT INTO t (id) VALUES (9223372036854775807 + 1)", bigint),
+        ("INSERT INTO t (x) VALUES (2147483648)", integer),
+        ("UPDATE t SET x = x * 4000000000", integer),
+        ("UPDATE t SET id = id * 9223372036854775807", bigint),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(error(&client, sql).await, expected, "{sql}");
+    }
+    assert_eq!(rows(&client, "SELECT id + 1, x + 1, -s FROM t WHERE id = 1 + 1").await, ["3|2147483648|-32767"]);
+    let statement = client.prepare("SELECT $1::bigint + 1").await.unwrap();
+    let overflow = client.query(&statement, &[&i64::MAX]).await.unwrap_err();
+    assert_eq!(describe(&overflow), bigint);
+}
+
+#[tokio::test]
+async fn clauses_that_would_be_ignored_are_refused() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint)").await;
+    let locks = "Rows are not locked; each statement is atomic.";
+    let channels = "There are no channels; SHOW JOBS and WAIT JOB tell of jobs.";
+    let cases = [
+        (
+            "SELECT * FROM t TABLESAMPLE SYSTEM (10)",
+            "0A000: TABLESAMPLE is not supported\nORDER BY random() LIMIT <n> picks rows at random.".to_owned(),
+        ),
+        ("SELECT * FROM t FOR UPDATE", format!("0A000: FOR UPDATE is not supported\n{locks}")),
+        ("SELECT * FROM (SELECT * FROM t FOR SHARE) s", format!("0A000: FOR SHARE is not supported\n{locks}")),
+        ("LISTEN lancegate_jobs", format!("0A000: LISTEN is not supported\n{channels}")),
+        ("UNLISTEN lancegate_jobs", format!("0A000: UNLISTEN is not supported\n{channels}")),
+        ("NOTIFY lancegate_jobs", format!("0A000: NOTIFY is not supported\n{channels}")),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(error(&client, sql).await, expected, "{sql}");
+    }
+    run(&client, "UNLISTEN *").await;
+}
+
+#[tokio::test]
+async fn table_is_a_query_wherever_a_query_may_stand() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint)").await;
+    run(&client, "INSERT INTO t VALUES (1), (2)").await;
+    run(&client, "CREATE TABLE u AS TABLE t").await;
+    run(&client, "INSERT INTO u TABLE t").await;
+    run(&client, "CREATE VIEW v AS TABLE public.t").await;
+    let cases = [
+        ("TABLE t", vec!["1", "2"]),
+        ("TABLE t ORDER BY id DESC LIMIT 1", vec!["2"]),
+        ("TABLE t UNION ALL (TABLE v) ORDER BY id", vec!["1", "1", "2", "2"]),
+        ("WITH q AS (TABLE u) SELECT count(*) FROM q", vec!["4"]),
+        ("SELECT 1 AS table FROM t LIMIT 1", vec!["1"]),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(rows(&client, sql).await, expected, "{sql}");
+    }
+    assert_eq!(error(&client, "TABLE nothing").await, "42P01: relation \"nothing\" does not exist");
+}
+
+#[tokio::test]
+async fn a_recursive_query_may_name_its_columns_in_front() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    let cases = [
+        (
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT * FROM r",
+            vec!["1", "2", "3", "4", "5"],
+        ),
+        (
+            "WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM r WHERE n < 100) SELECT sum(n) FROM r",
+            vec!["5050"],
+        ),
+        (
+            "WITH RECURSIVE r(n, s) AS (SELECT 1, 'a' UNION SELECT n + 1, s || 'b' FROM r WHERE n < 3) \
+             SELECT * FROM r ORDER BY n",
+            vec!["1|a", "2|ab", "3|abb"],
+        ),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(rows(&client, sql).await, expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_right_on_the_system_is_named_as_grant_names_it() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE USER anna PASSWORD 'a long enough password'").await;
+    let anna = gateway.connect_as("anna", "a long enough password").await.unwrap();
+    assert_eq!(error(&anna, "SHOW JOBS").await, "42501: permission denied for system\nIt takes USAGE ON SYSTEM.");
+}
+
+#[tokio::test]
+async fn psql_describes_what_there_is() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE docs (id bigint, body text)").await;
+    run(&client, "CREATE VIEW v AS SELECT id FROM docs").await;
+    let commands = [
+        "\\d docs",
+        "\\d+ docs",
+        "\\d+ v",
+        "\\dt+",
+        "\\dv",
+        "\\df",
+        "\\df+ upper",
+        "\\l+",
+        "\\du+",
+        "\\dn+",
+        "\\dp",
+        "\\z",
+        "\\di",
+        "\\dT",
+        "\\dT+",
+        "\\drds",
+        "\\ddp",
+    ];
+    for command in commands {
+        let output = gateway.psql_with(&["-c", command]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !errors.contains("ERROR"), "{command}: {errors}");
+    }
+    let described = gateway.psql_with(&["-A", "-t", "-c", "\\d+ docs"]);
+    let described = String::from_utf8_lossy(&described.stdout);
+    assert!(described.starts_with("id|bigint|"), "{described}");
+}
