@@ -90,7 +90,7 @@ pub async fn plan_from(
         work.push(FragmentWork { fragment_id: id, whole: due.len() == live, rows: due });
     }
     let plan = RefreshPlan { current, work, fragments: snapshot.dataset.count_fragments(), carried };
-    ensure_inputs_refreshed(snapshot, &plan).await?;
+    ensure_inputs_refreshed(snapshot, &plan.work, selected.is_some()).await?;
     Ok(plan)
 }
 
@@ -135,27 +135,51 @@ async fn matching_rows(snapshot: &Snapshot, text: &str) -> Result<BTreeMap<u64, 
     Ok(rows)
 }
 
-/// A computed input must be current in every live row of the fragments with work.
-async fn ensure_inputs_refreshed(snapshot: &Snapshot, plan: &RefreshPlan) -> Result<(), RefreshError> {
-    if plan.work.is_empty() {
+/// A computed input must be current in every live row that is looked at: with a
+/// predicate those of the fragments with work (RC-08), without one all, since a
+/// row whose input is not current is itself to be computed (RC-07).
+async fn ensure_inputs_refreshed(
+    snapshot: &Snapshot,
+    work: &[FragmentWork],
+    filtered: bool,
+) -> Result<(), RefreshError> {
+    let fragments: Vec<u64> = if filtered {
+        work.iter().map(|work| work.fragment_id).collect()
+    } else {
+        snapshot.dataset.iter_fragments().map(|fragment| fragment.id).collect()
+    };
+    if fragments.is_empty() {
         return Ok(());
     }
-    for input in crate::storage::computed::columns(&snapshot.dataset)? {
-        if !snapshot.input_ids.contains(&input.field_id) {
-            continue;
-        }
-        let name = input.name.clone();
-        let input = Snapshot::of(std::sync::Arc::clone(&snapshot.dataset), &name)?;
+    for input in computed_inputs(snapshot)? {
+        let name = input.column.name.clone();
         let record = Provenance::read(&input.dataset, &input.column).await;
         let current = staleness::resolve(&input, record.as_ref(), &BTreeMap::new()).await?;
-        for work in &plan.work {
-            let unready = unready_rows(&input, &current, work.fragment_id).await?;
-            if unready > 0 {
-                return Err(RefreshError::InputNotRefreshed { input: name, rows: unready, fragment: work.fragment_id });
+        for fragment in &fragments {
+            let rows = unready_rows(&input, &current, *fragment).await?;
+            if rows > 0 {
+                return Err(RefreshError::InputNotRefreshed { input: name, rows, fragment: *fragment });
             }
         }
     }
     Ok(())
+}
+
+/// Returns the computed columns that a column reads, the nearest last: the first
+/// that is not current is the one to refresh first.
+fn computed_inputs(snapshot: &Snapshot) -> Result<Vec<Snapshot>, StorageError> {
+    let mut inputs: Vec<Snapshot> = Vec::new();
+    let mut wanted = snapshot.input_ids.clone();
+    // A column reads only columns declared before it, so one pass backwards finds all.
+    for column in crate::storage::computed::columns(&snapshot.dataset)?.iter().rev() {
+        if wanted.contains(&column.field_id) {
+            let input = Snapshot::of(std::sync::Arc::clone(&snapshot.dataset), &column.name)?;
+            wanted.extend(&input.input_ids);
+            inputs.push(input);
+        }
+    }
+    inputs.reverse();
+    Ok(inputs)
 }
 
 async fn unready_rows(input: &Snapshot, current: &Provenance, fragment_id: u64) -> Result<u64, StorageError> {

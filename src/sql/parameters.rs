@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Cast, Expr, LogicalPlan};
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{Result, SqlError};
@@ -63,6 +63,11 @@ pub fn resolve(plan: LogicalPlan, declared: &[Option<DataType>]) -> Result<(Logi
         }
         inferred[index] = field.as_ref().map(|field| field.data_type().clone()).filter(|found| !found.is_null());
     }
+    for (index, data_type) in cast(&plan)? {
+        if let Some(inferred) = inferred.get_mut(index) {
+            inferred.get_or_insert(data_type);
+        }
+    }
     for index in counted(&plan)? {
         if let Some(inferred) = inferred.get_mut(index) {
             inferred.get_or_insert(DataType::Int64);
@@ -89,6 +94,27 @@ fn index_of(name: &str) -> Result<usize> {
         .filter(|number| (1..=PARAMETERS_MAX).contains(number))
         .map(|number| number - 1)
         .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}")))
+}
+
+/// Returns the parameters whose type is written out, as in `$1::bigint`. A UUID
+/// is sixteen bytes in the plan and is left as text, which converts to it.
+fn cast(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
+    let mut found = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Cast(Cast { expr, field }) = expr
+                    && let Expr::Placeholder(placeholder) = expr.as_ref()
+                    && !matches!(field.data_type(), DataType::FixedSizeBinary(_))
+                {
+                    let index = index_of(&placeholder.id).ok();
+                    found.extend(index.map(|index| (index, field.data_type().clone())));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
 }
 
 /// Returns the parameters of LIMIT and OFFSET, which are whole numbers.

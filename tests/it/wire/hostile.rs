@@ -142,7 +142,7 @@ async fn invalid_utf_8_is_refused_and_the_session_goes_on() {
 
 #[tokio::test]
 async fn silent_connections_do_not_keep_others_out_for_long() {
-    let gateway = Gateway::start();
+    let gateway = Gateway::start_with("[pg]\nauthentication_timeout = \"3s\"\n");
     let mut silent = Vec::new();
     for _ in 0..300 {
         if let Ok(stream) = tokio::net::TcpStream::connect(gateway.pg_addr()).await {
