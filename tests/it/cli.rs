@@ -217,7 +217,6 @@ fn a_second_gateway_on_the_same_data_is_refused() {
 }
 
 #[test]
-#[ignore = "the gateway's wire and engine are not joined yet"]
 fn the_demo_runs_the_main_job() {
     let output = run(["demo"]);
     assert!(output.status.success(), "{}", text(&output));
