@@ -8,6 +8,7 @@ mod bad_input;
 mod cli;
 mod computed;
 mod crash;
+mod databases;
 mod engine;
 mod harness;
 mod http;
