@@ -215,7 +215,9 @@ pub async fn set_field_metadata(
                 durable::sync_commit(&latest, Some(&before)).await?;
                 return Ok(latest);
             }
-            Err(error) if may_try_again(&error) => tokio::time::sleep(BACKOFF * attempt * attempt).await,
+            Err(error) if may_try_again(&error) && (attempt < ATTEMPTS_MAX || is_conflict(&error)) => {
+                tokio::time::sleep(BACKOFF * attempt * attempt).await;
+            }
             Err(error) => return Err(error.into()),
         }
         latest = before;
