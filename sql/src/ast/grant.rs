@@ -20,6 +20,8 @@
 
 use std::fmt;
 
+pub use lancegate_auth::Privilege;
+
 use super::expr::Position;
 use crate::name::{Ident, Literal, ObjectName, SchemaName, write_separated};
 
@@ -82,79 +84,6 @@ pub enum ShowGrants {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShowRoles;
 
-/// A privilege as SQL spells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Privilege {
-    /// Everything, granting included.
-    Ownership,
-    /// Reaching or binding the object.
-    Usage,
-    /// Reading rows.
-    Select,
-    /// Appending rows.
-    Insert,
-    /// Changing rows.
-    Update,
-    /// Deleting rows.
-    Delete,
-    /// Creating a database.
-    CreateDatabase,
-    /// Creating a namespace; `CREATE SCHEMA` in SQL.
-    CreateNamespace,
-    /// Creating a table.
-    CreateTable,
-    /// Creating a materialized view.
-    CreateMaterializedView,
-    /// Creating a view.
-    CreateView,
-    /// Creating a secret.
-    CreateSecret,
-    /// Creating a Function.
-    CreateFunction,
-    /// Operating the server.
-    Operate,
-}
-
-impl Privilege {
-    /// Every privilege.
-    pub const ALL: [Self; 14] = [
-        Self::Ownership,
-        Self::Usage,
-        Self::Select,
-        Self::Insert,
-        Self::Update,
-        Self::Delete,
-        Self::CreateDatabase,
-        Self::CreateNamespace,
-        Self::CreateTable,
-        Self::CreateMaterializedView,
-        Self::CreateView,
-        Self::CreateSecret,
-        Self::CreateFunction,
-        Self::Operate,
-    ];
-
-    /// Returns the SQL spelling.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ownership => "OWNERSHIP",
-            Self::Usage => "USAGE",
-            Self::Select => "SELECT",
-            Self::Insert => "INSERT",
-            Self::Update => "UPDATE",
-            Self::Delete => "DELETE",
-            Self::CreateDatabase => "CREATE DATABASE",
-            Self::CreateNamespace => "CREATE SCHEMA",
-            Self::CreateTable => "CREATE TABLE",
-            Self::CreateMaterializedView => "CREATE MATERIALIZED VIEW",
-            Self::CreateView => "CREATE VIEW",
-            Self::CreateSecret => "CREATE SECRET",
-            Self::CreateFunction => "CREATE FUNCTION",
-            Self::Operate => "OPERATE",
-        }
-    }
-}
-
 /// What a privilege is granted on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum GrantTarget {
@@ -196,12 +125,6 @@ pub enum Identity {
     Name(Ident),
     /// By the identity provider's id.
     Id(String),
-}
-
-impl fmt::Display for Privilege {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 impl fmt::Display for GrantTarget {

@@ -76,10 +76,10 @@ fn privilege(cursor: &mut Cursor<'_>) -> Result<Privilege, ParseError> {
         return Ok(Privilege::CreateNamespace);
     }
     let found = Privilege::ALL.into_iter().find(|privilege| {
-        let words: Vec<&str> = privilege.as_str().split(' ').collect();
+        let words: Vec<&str> = privilege.as_sql().split(' ').collect();
         cursor.take(&words)
     });
-    let known = Privilege::ALL.map(Privilege::as_str).join(", ");
+    let known = Privilege::ALL.map(Privilege::as_sql).join(", ");
     found.ok_or_else(|| cursor.unexpected().with_hint(format!("Privileges are {known}.")))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use lancegate_auth::{Grant, Object, Privilege, Requirement, RoleName, Subject, UserName};
 use lancegate_catalog::TableKind;
-use lancegate_sql::ast::{self, GrantTarget, Grantee, Identity, ShowGrants, Statement};
+use lancegate_sql::ast::{GrantTarget, Grantee, Identity, ShowGrants, Statement};
 use lancegate_sql::{Ident, ObjectName};
 
 use super::{Plan, Planner};
@@ -193,11 +193,9 @@ impl Planner {
     }
 }
 
-fn grants(privileges: &[ast::Privilege], object: &Object, grantees: &[Grantee]) -> Result<Vec<Grant>> {
+fn grants(privileges: &[Privilege], object: &Object, grantees: &[Grantee]) -> Result<Vec<Grant>> {
     let mut grants = Vec::new();
-    for privilege in privileges {
-        let privilege = Privilege::from_sql(privilege.as_str())
-            .map_err(|_| SqlError::internal(format!("privilege {privilege} has no number")))?;
+    for &privilege in privileges {
         if !privilege.valid_on(object.kind()) {
             let message = format!("invalid privilege type {} for {}", privilege.as_sql(), object.kind().as_str());
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
