@@ -197,7 +197,8 @@ fn by_words(message: &str) -> Option<SqlError> {
         let name = rest.split('\'').next().unwrap_or_default();
         return mapped(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
     }
-    if message.contains("No function matches the given name and argument types")
+    if message.starts_with("function sum") && message.ends_with("does not exist")
+        || message.contains("No function matches the given name and argument types")
         || message.contains("Function '") && message.contains("expects")
         || message.contains("does not support") && message.contains("function")
     {

@@ -21,6 +21,7 @@ use crate::sql::caller::Caller;
 pub mod of_objects;
 pub mod of_session;
 pub mod postgres;
+mod sum;
 pub(crate) mod udf;
 
 /// What a sort keeps in reserve to merge what it spilled, at most.
@@ -45,6 +46,7 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
     for function in postgres::functions() {
         context.register_udf(function);
     }
+    context.register_udaf(sum::function());
     Ok(context.state())
 }
 

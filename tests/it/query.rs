@@ -87,6 +87,23 @@ async fn integer_arithmetic_that_overflows_fails_in_every_clause() {
 }
 
 #[tokio::test]
+async fn a_sum_of_bigint_is_numeric_and_does_not_wrap() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint, x int)").await;
+    run(&client, "INSERT INTO t VALUES (9223372036854775807, 1), (9223372036854775807, 2)").await;
+    assert_eq!(
+        rows(&client, "SELECT sum(id), sum(x), sum(DISTINCT id) FROM t").await,
+        ["18446744073709551614|3|9223372036854775807"]
+    );
+    assert!(error(&client, "SELECT sum('a'::text)").await.starts_with("42883: "));
+    assert_eq!(
+        rows(&client, "SELECT max(s) FROM (SELECT sum(id) OVER () AS s FROM t) AS w").await,
+        ["18446744073709551614"]
+    );
+}
+
+#[tokio::test]
 async fn clauses_that_would_be_ignored_are_refused() {
     let gateway = Gateway::start();
     let client = gateway.connect().await;
