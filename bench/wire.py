@@ -91,6 +91,10 @@ def compare(folder, options, script, prepare, what, target_rate, target_tail, pr
 
 def select_one(folder, options):
     yield from compare(folder, options, "SELECT 1;\n", [], "SELECT 1", "≥ 0.5", "≤ 2")
+    yield from compare(folder, options, "SELECT 1;\n", [], "prepared SELECT 1", "≥ 0.5", "≤ 2", "prepared")
+    # No text twice: nothing that was parsed or planned before is of use.
+    script = "\\set n random(1, 1000000000)\nSELECT :n;\n"
+    yield from compare(folder, options, script, [], "new SELECT n", None, None)
 
 
 def point_select(folder, options):
@@ -99,6 +103,7 @@ def point_select(folder, options):
     ]
     script = "\\set id random(1, 200000)\nSELECT x FROM points WHERE id = :id;\n"
     yield from compare(folder, options, script, prepare, "point select without index", None, None)
+    yield from compare(folder, options, script, prepare, "prepared point select", None, None, "prepared")
 
 
 def stream(folder, options):

@@ -52,6 +52,11 @@ pub(crate) fn checked(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(expr.transform_up(|expr| checked_node(expr, schema))?.data)
 }
 
+/// Whether a function is an operator of this module.
+pub(crate) fn is_checked(function: &Arc<ScalarUDF>) -> bool {
+    [&PLUS, &MINUS, &TIMES].into_iter().any(|checked| Arc::ptr_eq(checked, function))
+}
+
 fn checked_node(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {

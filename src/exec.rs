@@ -24,6 +24,7 @@ use crate::jobs::Jobs;
 use crate::session::{Session, StatementContext, TransactionStatus};
 use crate::sql::authorize::{self, Authorized};
 use crate::sql::functions;
+use crate::sql::plan::query::one_row;
 use crate::sql::plan::{Plan, Planner};
 use crate::sqlstate::SqlState;
 use crate::storage::Store;
@@ -91,9 +92,14 @@ impl Outcome {
     /// Returns the rows of one batch under a fixed tag.
     pub fn batch(batch: RecordBatch, tag: impl Into<String>) -> Self {
         let schema = batch.schema();
+        Self::rows(batch, schema, RowsTag::Fixed(tag.into()))
+    }
+
+    /// Returns the rows of one batch, described as `schema`.
+    pub(crate) fn rows(batch: RecordBatch, schema: SchemaRef, tag: RowsTag) -> Self {
         let stream = futures::stream::once(async move { Ok(batch) });
         let stream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), stream));
-        Self::Rows { schema, stream, tag: RowsTag::Fixed(tag.into()) }
+        Self::Rows { schema, stream, tag }
     }
 }
 
@@ -217,10 +223,49 @@ impl Engine {
         parameter_types: &[Option<DataType>],
     ) -> Result<Plan> {
         let planner = Planner::new(self.clone(), session, text, parameter_types);
+        if Self::is_small(statement) {
+            return Box::pin(planner.plan(statement)).await;
+        }
         let statement = statement.clone();
         // Binding recurses with the depth of the statement; the query threads
         // have the stack for it.
         self.runtime().run(async move { Box::pin(planner.plan(&statement)).await }).await
+    }
+
+    /// Returns whether a statement is over at once: it may be planned, and most
+    /// often executed, by a thread that has other things to do.
+    pub fn is_small(statement: &Statement) -> bool {
+        match statement {
+            Statement::Query(query) => one_row::is_small(query),
+            Statement::Set(_)
+            | Statement::Show(_)
+            | Statement::Reset(_)
+            | Statement::Discard(_)
+            | Statement::Begin(_)
+            | Statement::Commit(_)
+            | Statement::Rollback(_)
+            | Statement::Savepoint(_)
+            | Statement::Release(_)
+            | Statement::RollbackTo(_)
+            | Statement::SetTransaction(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns whether a plan that was authorized before still is what planning
+    /// the statement again would give, and checks the caller's privileges again.
+    /// Only a plan of this session may be asked about.
+    ///
+    /// # Errors
+    /// As [`Engine::authorize`], or if the metadata store or the storage fails.
+    pub async fn renew(&self, session: &Session, plan: &Authorized<Plan>) -> Result<bool> {
+        let Plan::Query(query) = &**plan else { return Ok(false) };
+        let Some(basis) = &query.basis else { return Ok(false) };
+        if !Planner::new(self.clone(), session, "", &[]).stands_on(basis).await? {
+            return Ok(false);
+        }
+        authorize::again(self, &session.principal, plan).await?;
+        Ok(true)
     }
 
     /// Checks the privileges of the caller.

@@ -31,6 +31,7 @@ mod measure;
 mod parameters;
 mod portal;
 mod query;
+mod recent;
 mod reply;
 mod session_loop;
 mod startup;

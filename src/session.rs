@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::SqlError;
+use crate::sql::caller::Snapshot;
 
 pub mod settings;
 
@@ -71,6 +72,8 @@ pub struct Session {
     /// Names of relations that the open block has changed, for the warning of
     /// ROLLBACK, which does not undo it.
     pub written: Vec<String>,
+    /// What binding made of this session and uses again.
+    pub(crate) snapshot: Snapshot,
     notices: mpsc::UnboundedSender<Notice>,
 }
 
@@ -86,6 +89,7 @@ impl Session {
             transaction: TransactionStatus::Idle,
             savepoints: Vec::new(),
             written: Vec::new(),
+            snapshot: Snapshot::default(),
             notices,
         };
         (session, receiver)

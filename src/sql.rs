@@ -11,5 +11,6 @@ pub mod parameters;
 pub mod plan;
 pub mod resolve;
 pub mod rewrite;
+pub mod state;
 pub mod types;
 pub(crate) mod uuid;

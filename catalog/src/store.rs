@@ -11,6 +11,7 @@ mod events;
 mod grants;
 mod jobs;
 mod meta;
+mod names;
 mod objects;
 mod open;
 mod receipts;
@@ -30,6 +31,7 @@ use sqlx::SqlitePool;
 use tokio::sync::broadcast;
 
 use self::grants::GrantCache;
+use self::names::NameCache;
 pub use self::retention::{RetentionPolicy, Swept};
 use self::writer::{Tx, Writer};
 use crate::error::{CatalogError, Result};
@@ -63,6 +65,7 @@ struct Inner {
     writer: Writer,
     changes: broadcast::Sender<JobChange>,
     grants: Arc<GrantCache>,
+    names: Arc<NameCache>,
 }
 
 impl fmt::Debug for Catalog {
@@ -87,9 +90,10 @@ impl Catalog {
     pub async fn open_sqlite(path: &Path) -> Result<Catalog> {
         let (changes, _) = broadcast::channel(CHANGES_BUFFERED_MAX);
         let grants = Arc::new(GrantCache::default());
+        let names = Arc::new(NameCache::default());
         let opened = open::open(path).await?;
-        let writer = Writer::start(opened.writer, changes.clone(), Arc::clone(&grants));
-        let inner = Inner { path: path.to_owned(), readers: opened.readers, writer, changes, grants };
+        let writer = Writer::start(opened.writer, changes.clone(), (Arc::clone(&grants), Arc::clone(&names)));
+        let inner = Inner { path: path.to_owned(), readers: opened.readers, writer, changes, grants, names };
         Ok(Catalog { inner: Arc::new(inner) })
     }
 

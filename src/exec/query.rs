@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -22,6 +23,12 @@ pub(super) async fn select(
     parameters: Vec<ScalarValue>,
     ctx: &StatementContext,
 ) -> Result<Outcome> {
+    if let Some(one_row) = &plan.one_row {
+        let values = plan.parameters.bind(parameters)?;
+        let columns = one_row.evaluate(&plan.logical, values, &plan.state)?;
+        let batch = labeled(columns, 1, &plan.columns)?;
+        return Ok(Outcome::rows(batch, Arc::clone(&plan.columns), RowsTag::Counted("SELECT")));
+    }
     let stream = rows(engine, plan, parameters, ctx).await?;
     let stream = described(stream, &plan.columns);
     Ok(Outcome::Rows { schema: Arc::clone(&plan.columns), stream, tag: RowsTag::Counted("SELECT") })
@@ -55,11 +62,7 @@ pub(crate) async fn physical(
     let (logical, state) = (plan.logical.clone(), Arc::clone(&plan.state));
     let planning = engine.runtime().run(async move {
         let logical = if values.is_empty() { logical } else { logical.with_param_values(ParamValues::from(values))? };
-        // Marks the moment that now() answers with.
-        let mut state = state.as_ref().clone();
-        state.mark_start_execution();
-        let physical = state.create_physical_plan(&logical).await?;
-        Ok((physical, state.task_ctx()))
+        Ok((state.physical(&logical).await?, state.task()))
     });
     tokio::select! {
         biased;
@@ -80,22 +83,29 @@ fn relabel(
     batch: arrow::array::RecordBatch,
     schema: &SchemaRef,
 ) -> Result<arrow::array::RecordBatch, arrow::error::ArrowError> {
-    let rows = batch.num_rows();
-    let columns = batch.columns().iter().zip(schema.fields()).map(|(array, field)| {
+    labeled(batch.columns().to_vec(), batch.num_rows(), schema)
+}
+
+fn labeled(
+    columns: Vec<ArrayRef>,
+    rows: usize,
+    schema: &SchemaRef,
+) -> Result<arrow::array::RecordBatch, arrow::error::ArrowError> {
+    let columns = columns.into_iter().zip(schema.fields()).map(|(array, field)| {
         if array.data_type() == field.data_type() {
-            return Ok(Arc::clone(array));
+            return Ok(array);
         }
-        arrow::compute::cast(array, field.data_type())
+        arrow::compute::cast(&array, field.data_type())
     });
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
-    let nullable: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
-    let schema =
-        if columns.iter().zip(schema.fields()).any(|(array, field)| !field.is_nullable() && array.null_count() > 0) {
-            Arc::new(Schema::new(nullable))
-        } else {
-            Arc::clone(schema)
-        };
+    let unexpected = |(array, field): (&ArrayRef, &Arc<Field>)| !field.is_nullable() && array.null_count() > 0;
+    let schema = if columns.iter().zip(schema.fields()).any(unexpected) {
+        let nullable: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        Arc::new(Schema::new(nullable))
+    } else {
+        Arc::clone(schema)
+    };
     arrow::array::RecordBatch::try_new_with_options(schema, columns, &options)
 }
 

@@ -19,7 +19,7 @@ use sqlparser::ast as native;
 use crate::error::{Result, SqlError};
 use crate::exec::RowsTag;
 use crate::pg::connection::Transport;
-use crate::pg::extended::{Prepared, no_statement};
+use crate::pg::extended::{LastPlan, Prepared, no_statement};
 use crate::pg::portal::{Portal, PortalState, RowSource};
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::{RanTo, Source, Started, Worker, describe_rows, ensure_block_goes_on};
@@ -130,8 +130,7 @@ impl<T: Transport> SessionLoop<T> {
         let ran = self
             .drive(&ctx, deadline, |chunks| async move {
                 let values = evaluate(&worker, arguments, &prepared).await?;
-                let types: Vec<_> = prepared.parameters.iter().map(|each| Some(each.data_type.clone())).collect();
-                let plan = worker.plan(&running, &types).await?;
+                let plan = prepared.renewed(&worker, &running).await?;
                 let mut out = BytesMut::new();
                 match worker.start(&running.statement, &plan, (values, &formats)).await? {
                     Started::Done(tag) => Ok((out, 0, tag)),
@@ -212,7 +211,7 @@ impl<T: Transport> SessionLoop<T> {
             source: Some(body),
             parameters: Vec::new(),
             columns: Some(Arc::clone(rows.schema())),
-            plan: None,
+            plan: LastPlan::default(),
             generation: self.generation,
         };
         let portal = Portal {

@@ -3,11 +3,16 @@
 //! The work runs on the query runtime and hands over encoded rows through a
 //! short queue. Meanwhile this side writes, reads what the client sends ahead,
 //! forwards notices, and ends the work when the client, its timeout or the
-//! gateway says so.
+//! gateway says so. Small work runs on this side: handing it over would take
+//! longer. If it is not over at once, it is watched like any other.
 
+use std::any::Any;
 use std::future::{Future, pending};
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 
 use bytes::BytesMut;
+use futures::FutureExt;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
@@ -29,7 +34,7 @@ pub(in crate::pg) type Chunks = mpsc::Sender<BytesMut>;
 /// What ended a wait.
 enum Event<R> {
     Chunk(Option<BytesMut>),
-    Finished(Result<R, JoinError>),
+    Finished(Result<R, Lost>),
     Gone(Gone),
     Cancel(CancelReason),
     Cancelled,
@@ -38,7 +43,76 @@ enum Event<R> {
     Nothing,
 }
 
+/// Why work ended without a result.
+enum Lost {
+    Task(JoinError),
+    Panic(Box<dyn Any + Send>),
+}
+
+/// Work under way.
+enum Work<R> {
+    /// On the query runtime.
+    Apart(JoinHandle<Result<R>>),
+    /// On this side.
+    Here(Here<R>),
+}
+
+type Here<R> = Pin<Box<dyn Future<Output = Result<Result<R>, Lost>> + Send>>;
+
+impl<R> Work<R> {
+    /// Waits for the end. Cancel-safe; not to be called again afterwards.
+    async fn finished(&mut self) -> Result<Result<R>, Lost> {
+        match self {
+            Self::Apart(handle) => handle.await.map_err(Lost::Task),
+            Self::Here(work) => work.await,
+        }
+    }
+
+    fn abort(&self) {
+        // Work on this side ends when it is dropped.
+        if let Self::Apart(handle) = self {
+            handle.abort();
+        }
+    }
+}
+
 impl<T: Transport> SessionLoop<T> {
+    /// Runs `work`, which says how small it is, as [`SessionLoop::drive`] does,
+    /// but on this side if it is small.
+    ///
+    /// # Errors
+    /// As [`SessionLoop::drive`].
+    pub(in crate::pg) async fn drive_small<W, F, R>(
+        &mut self,
+        small: bool,
+        ctx: &StatementContext,
+        deadline: Option<Deadline>,
+        work: W,
+    ) -> Result<R, Failure>
+    where
+        W: FnOnce(Chunks) -> F,
+        F: Future<Output = Result<R>> + Send + 'static,
+        R: Send + 'static,
+    {
+        if !small {
+            return self.drive(ctx, deadline, work).await;
+        }
+        let (sender, mut chunks) = mpsc::channel(CHUNKS_MAX);
+        let work = AssertUnwindSafe(work(sender)).catch_unwind();
+        let mut work: Here<R> = Box::pin(work.map(|ended| ended.map_err(Lost::Panic)));
+        // Most often it is over before anybody could have cancelled it.
+        match (&mut work).now_or_never() {
+            Some(finished) => {
+                while let Ok(chunk) = chunks.try_recv() {
+                    self.connection.queue(chunk);
+                }
+                self.forward_notices();
+                Ok(self.flatten(finished)?)
+            }
+            None => self.watch(ctx, deadline, chunks, Work::Here(work)).await,
+        }
+    }
+
     /// Runs `work` to its end and returns its result; rows are in the output
     /// buffer or sent. A panic of the work is its error, not ours.
     ///
@@ -56,17 +130,33 @@ impl<T: Transport> SessionLoop<T> {
         F: Future<Output = Result<R>> + Send + 'static,
         R: Send + 'static,
     {
-        let running = self.key.begin(ctx);
-        let (sender, mut chunks) = mpsc::channel(CHUNKS_MAX);
+        let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
         let span = tracing::info_span!("statement", number = self.generation);
-        let mut handle = self.shared.config.query_runtime.spawn(work(sender).instrument(span));
+        let handle = self.shared.config.query_runtime.spawn(work(sender).instrument(span));
+        self.watch(ctx, deadline, chunks, Work::Apart(handle)).await
+    }
+
+    /// Waits for the end of work and for everything that may happen meanwhile.
+    async fn watch<R: Send + 'static>(
+        &mut self,
+        ctx: &StatementContext,
+        deadline: Option<Deadline>,
+        mut chunks: mpsc::Receiver<BytesMut>,
+        mut work: Work<R>,
+    ) -> Result<R, Failure> {
+        let running = self.key.begin(ctx);
         let mut watch = Watch { deadline, chunks_open: true, gone: None, stop_at: None, abandon_at: None };
         let finished = loop {
-            match self.next_event(ctx, &mut watch, &mut chunks, &mut handle).await {
+            match self.next_event(ctx, &mut watch, &mut chunks, &mut work).await {
                 Event::Chunk(Some(chunk)) if watch.gone.is_none() => self.connection.queue(chunk),
                 Event::Chunk(Some(_)) | Event::Nothing => {}
                 Event::Chunk(None) => watch.chunks_open = false,
-                Event::Finished(finished) => break finished,
+                Event::Finished(finished) => {
+                    while let Ok(chunk) = chunks.try_recv() {
+                        self.connection.queue(chunk);
+                    }
+                    break finished;
+                }
                 Event::Gone(gone) => {
                     watch.gone = Some(gone);
                     chunks.close();
@@ -78,7 +168,7 @@ impl<T: Transport> SessionLoop<T> {
                 Event::Cancelled => watch.abandon_at = Some(Instant::now() + self.shared.config.cancel_grace * 2),
                 Event::Stopping => watch.stop_at = Some(Instant::now() + self.shared.config.shutdown_grace),
                 Event::Abandon => {
-                    handle.abort();
+                    work.abort();
                     return Err(Failure::End(End::Fatal(ctx.error())));
                 }
             }
@@ -101,13 +191,15 @@ impl<T: Transport> SessionLoop<T> {
         ctx: &StatementContext,
         watch: &mut Watch,
         chunks: &mut mpsc::Receiver<BytesMut>,
-        handle: &mut JoinHandle<Result<R>>,
+        work: &mut Work<R>,
     ) -> Event<Result<R>> {
         let has_room = self.connection.has_room() || watch.gone.is_some();
+        // Work on this side makes the chunks only while it is polled.
+        let work_is_here = matches!(work, Work::Here(_));
         tokio::select! {
             biased;
             chunk = chunks.recv(), if watch.chunks_open && has_room => Event::Chunk(chunk),
-            finished = &mut *handle, if !watch.chunks_open => Event::Finished(finished),
+            finished = work.finished(), if work_is_here || !watch.chunks_open => Event::Finished(finished),
             Some(notice) = self.notices.recv(), if watch.gone.is_none() => {
                 reply::put_notice(&mut self.connection.out, &notice);
                 Event::Nothing
@@ -127,12 +219,21 @@ impl<T: Transport> SessionLoop<T> {
         }
     }
 
-    fn flatten<R>(&self, finished: Result<Result<R>, JoinError>) -> Result<R> {
-        finished.unwrap_or_else(|error| {
-            if error.is_panic() {
-                self.shared.metrics.statement_panics.inc();
-            }
-            tracing::error!(%error, "statement task ended");
+    fn flatten<R>(&self, finished: Result<Result<R>, Lost>) -> Result<R> {
+        finished.unwrap_or_else(|lost| {
+            let reason = match lost {
+                Lost::Task(error) if !error.is_panic() => error.to_string(),
+                Lost::Task(error) => {
+                    self.shared.metrics.statement_panics.inc();
+                    error.to_string()
+                }
+                Lost::Panic(panic) => {
+                    self.shared.metrics.statement_panics.inc();
+                    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
+                }
+            };
+            tracing::error!(error = %reason, "statement task ended");
             Err(SqlError::new(SqlState::INTERNAL_ERROR, "internal error"))
         })
     }

@@ -1,11 +1,12 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close.
 //!
-//! A statement is planned at Parse, to describe it, and planned again when it
-//! runs, because names, privileges and table versions may have changed in
-//! between. The first plan is used only by an Execute of the same sequence with
-//! nothing run before it.
+//! A statement is planned at Parse, to describe it. Names, privileges, settings
+//! and table versions may have changed when it runs: its last plan is used again
+//! only if it would be made from the same, and privileges are decided again each
+//! time. An Execute of the same sequence, with nothing run before it, uses the
+//! first plan as it is.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use bytes::{Bytes, BytesMut};
@@ -14,14 +15,15 @@ use lancegate_wire::backend;
 use lancegate_wire::frontend::Target;
 
 use crate::error::{Result, SqlError};
+use crate::exec::Engine;
 use crate::pg::connection::Transport;
 use crate::pg::parameters::{Parameter, declared_types, read_values, resolve};
 use crate::pg::portal::{Portal, PortalState, RowSource, command_tag};
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
-use crate::pg::statement::{Ran, RanTo, Source, Started, Worker, describe_rows, ensure_block_goes_on, failed_block};
+use crate::pg::statement::{
+    Known, Ran, RanTo, Source, Started, Worker, describe_rows, ensure_block_goes_on, failed_block,
+};
 use crate::session::TransactionStatus;
-use crate::sql::authorize::Authorized;
-use crate::sql::plan::Plan;
 use crate::sqlstate::SqlState;
 
 /// A prepared statement.
@@ -30,10 +32,41 @@ pub(in crate::pg) struct Prepared {
     pub(in crate::pg) source: Option<Source>,
     pub(in crate::pg) parameters: Vec<Parameter>,
     pub(in crate::pg) columns: Option<SchemaRef>,
-    /// Absent for statements that this session runs itself.
-    pub(in crate::pg) plan: Option<Arc<Authorized<Plan>>>,
+    pub(in crate::pg) plan: LastPlan,
     /// The plan is fresh while the session's counter is the same.
     pub(in crate::pg) generation: u64,
+}
+
+/// The last plan of a prepared statement; absent for statements that this session
+/// runs itself.
+#[derive(Debug, Default)]
+pub(in crate::pg) struct LastPlan(Mutex<Option<Known>>);
+
+impl LastPlan {
+    pub(in crate::pg) fn new(plan: Known) -> Self {
+        Self(Mutex::new(Some(plan)))
+    }
+
+    fn get(&self) -> Option<Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, plan: &Known) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(plan));
+    }
+}
+
+impl Prepared {
+    /// Returns a plan that holds now, authorized now.
+    ///
+    /// # Errors
+    /// What planning answers.
+    pub(in crate::pg) async fn renewed(&self, worker: &Worker, source: &Source) -> Result<Known> {
+        let types: Vec<_> = self.parameters.iter().map(|parameter| Some(parameter.data_type.clone())).collect();
+        let plan = worker.renew(source, &types, self.plan.get()).await?;
+        self.plan.set(&plan);
+        Ok(plan)
+    }
 }
 
 impl std::fmt::Debug for Prepared {
@@ -100,21 +133,24 @@ impl<T: Transport> SessionLoop<T> {
         let generation = self.generation;
         let types = declared_types(oids)?;
         let Some(source) = source else {
-            return Ok(Prepared { source, parameters: Vec::new(), columns: None, plan: None, generation });
+            let plan = LastPlan::default();
+            return Ok(Prepared { source, parameters: Vec::new(), columns: None, plan, generation });
         };
         if self.is_local(&source.statement) {
             ensure_block_goes_on(&*self.session().await, &source.statement)?;
             let columns = self.local_columns(&source.statement)?;
-            return Ok(Prepared { source: Some(source), parameters: Vec::new(), columns, plan: None, generation });
+            let plan = LastPlan::default();
+            return Ok(Prepared { source: Some(source), parameters: Vec::new(), columns, plan, generation });
         }
         let (ctx, worker) = self.worker();
         let planned = source.clone();
-        let plan = self.drive(&ctx, deadline, |_| async move { worker.plan(&planned, &types).await }).await?;
+        let work = |_| async move { worker.plan(&planned, &types).await };
+        let plan = self.drive_small(Engine::is_small(&source.statement), &ctx, deadline, work).await?;
         Ok(Prepared {
             source: Some(source),
             parameters: resolve(oids, plan.parameter_types()),
             columns: plan.columns().cloned(),
-            plan: Some(Arc::new(plan)),
+            plan: LastPlan::new(Arc::new(plan)),
             generation,
         })
     }
@@ -236,7 +272,8 @@ impl<T: Transport> SessionLoop<T> {
             PortalState::Bound(values) => {
                 let fresh = prepared.generation == self.generation;
                 let run = Run { prepared: Arc::clone(&prepared), fresh, values, formats, limit };
-                self.drive(&ctx, deadline, |chunks| run.execute(worker, chunks)).await?
+                let small = Engine::is_small(&source.statement);
+                self.drive_small(small, &ctx, deadline, |chunks| run.execute(worker, chunks)).await?
             }
             PortalState::Suspended(rows) => {
                 let out = BytesMut::new();
@@ -309,9 +346,9 @@ impl Run {
     async fn execute(self, worker: Worker, chunks: crate::pg::drive::Chunks) -> Result<Ran> {
         let out = BytesMut::new();
         let source = self.prepared.source.as_ref().ok_or_else(|| SqlError::internal("portal without statement"))?;
-        let plan = match &self.prepared.plan {
-            Some(plan) if self.fresh => Arc::clone(plan),
-            _ => Arc::new(self.plan_again(&worker, source).await?),
+        let plan = match self.prepared.plan.get() {
+            Some(plan) if self.fresh => plan,
+            _ => self.prepared.renewed(&worker, source).await?,
         };
         match worker.start(&source.statement, &plan, (self.values, &self.formats)).await? {
             Started::Done(tag) => Ok(Ran { out, rows: 0, end: RanTo::End { tag, source: None } }),
@@ -320,12 +357,6 @@ impl Run {
                 worker.send(rows, self.limit, (out, chunks)).await
             }
         }
-    }
-
-    async fn plan_again(&self, worker: &Worker, source: &Source) -> Result<Authorized<Plan>> {
-        let parameters = self.prepared.parameters.iter();
-        let types: Vec<_> = parameters.map(|parameter| Some(parameter.data_type.clone())).collect();
-        worker.plan(source, &types).await
     }
 }
 

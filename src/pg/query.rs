@@ -12,9 +12,10 @@ use lancegate_wire::backend;
 use tokio::time::Instant;
 
 use crate::error::{Result, SqlError};
+use crate::exec::Engine;
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
-use crate::pg::statement::{RanTo, Source, Worker};
+use crate::pg::statement::{Known, RanTo, Source, Worker};
 use crate::session::StatementContext;
 
 /// Texts above this length are parsed off the I/O threads.
@@ -35,37 +36,56 @@ impl<T: Transport> SessionLoop<T> {
     }
 
     async fn run_script(&mut self, sql: String) -> Result<(), Failure> {
+        if let Some((source, plan)) = self.recent.get(&sql) {
+            let plan = self.run_simple(source.clone(), Some(plan)).await?;
+            self.remember(source, plan);
+            return Ok(());
+        }
         let text: Arc<str> = sql.into();
         let script = self.parse_sql(&text).await?;
         if script.is_empty() {
             backend::empty_query_response(&mut self.connection.out);
         }
+        let alone = script.len() == 1;
         for Parsed { statement, .. } in script {
             let source = Source { statement: Arc::new(statement), text: Arc::clone(&text) };
-            self.run_simple(source).await?;
+            let plan = self.run_simple(source.clone(), None).await?;
+            if alone {
+                self.remember(source, plan);
+            }
             self.connection.make_room().await?;
         }
         Ok(())
     }
 
-    async fn run_simple(&mut self, source: Source) -> Result<(), Failure> {
+    /// Keeps the plan of a small query for the next time.
+    fn remember(&mut self, source: Source, plan: Option<Known>) {
+        if let Some(plan) = plan.filter(|plan| plan.is_one_row()) {
+            self.recent.put(source, plan);
+        }
+    }
+
+    /// Runs a statement. Returns its plan, unless this session ran it itself.
+    async fn run_simple(&mut self, source: Source, known: Option<Known>) -> Result<Option<Known>, Failure> {
         self.statement_begins(&source.statement);
         let deadline = self.statement_deadline().await;
         let statement = Arc::clone(&source.statement);
         if self.is_local(&statement) {
             self.run_local(&source, deadline, None).await?;
             self.statement_answered();
-            return Ok(());
+            return Ok(None);
         }
         let (ctx, worker) = self.worker();
-        let ran = self.drive(&ctx, deadline, |chunks| worker.run_simple(source, chunks)).await?;
+        let small = known.is_some() || Engine::is_small(&statement);
+        let work = |chunks| worker.run_simple(source, known, chunks);
+        let (ran, plan) = self.drive_small(small, &ctx, deadline, work).await?;
         self.send_ran(ran.out, ran.rows);
         if let RanTo::End { tag, .. } = ran.end {
             backend::command_complete(&mut self.connection.out, &tag);
         }
         self.after(&statement).await;
         self.statement_answered();
-        Ok(())
+        Ok(Some(plan))
     }
 
     /// Splits and parses a text.

@@ -22,6 +22,7 @@ use crate::pg::extended::{Bind, Prepared};
 use crate::pg::listener::GOODBYE;
 use crate::pg::measure::{OpenSession, UnderWay};
 use crate::pg::portal::Portal;
+use crate::pg::recent::Recent;
 use crate::pg::startup::Opened;
 use crate::pg::tls::Socket;
 use crate::pg::{PgShared, reply};
@@ -46,6 +47,8 @@ pub(in crate::pg) struct SessionLoop<T> {
     pub(in crate::pg) deadline: Option<Deadline>,
     /// Counts what may make a plan stale; see [`Prepared`].
     pub(in crate::pg) generation: u64,
+    /// Small queries of the simple protocol.
+    pub(in crate::pg) recent: Recent,
     /// The statement that is to be counted.
     pub(in crate::pg) under_way: Option<UnderWay>,
     _open: OpenSession,
@@ -117,6 +120,7 @@ impl<T: Transport> SessionLoop<T> {
             skips_until_sync: false,
             deadline: None,
             generation: 0,
+            recent: Recent::default(),
             under_way: None,
             _place: place,
         }

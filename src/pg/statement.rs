@@ -29,6 +29,9 @@ pub(in crate::pg) struct Worker {
     pub(in crate::pg) cancel_grace: Duration,
 }
 
+/// A plan that was authorized once, for [`Worker::renew`].
+pub(in crate::pg) type Known = Arc<Authorized<Plan>>;
+
 /// A statement as the client gave it.
 #[derive(Debug, Clone)]
 pub(in crate::pg) struct Source {
@@ -75,6 +78,25 @@ impl Worker {
         cancellable(&self.ctx, Duration::ZERO, planning).await
     }
 
+    /// Returns `known`, a plan of the same statement, if it still holds for this
+    /// session; otherwise plans again. Privileges are decided anew either way.
+    pub(in crate::pg) async fn renew(
+        &self,
+        source: &Source,
+        types: &[Option<DataType>],
+        known: Option<Known>,
+    ) -> Result<Known> {
+        if let Some(plan) = known {
+            let session = self.session.lock().await;
+            ensure_block_goes_on(&session, &source.statement)?;
+            let renewing = self.engine.renew(&session, &plan);
+            if cancellable(&self.ctx, Duration::ZERO, renewing).await? {
+                return Ok(plan);
+            }
+        }
+        Ok(Arc::new(self.plan(source, types).await?))
+    }
+
     /// Executes a plan; rows come with the formats of Bind.
     pub(in crate::pg) async fn start(
         &self,
@@ -97,18 +119,23 @@ impl Worker {
         }
     }
 
-    /// Runs a statement of a simple query.
-    pub(in crate::pg) async fn run_simple(self, source: Source, chunks: Chunks) -> Result<Ran> {
-        let plan = self.plan(&source, &[]).await?;
+    /// Runs a statement of a simple query. Returns its plan, too, for the next time.
+    pub(in crate::pg) async fn run_simple(
+        self,
+        source: Source,
+        known: Option<Known>,
+        chunks: Chunks,
+    ) -> Result<(Ran, Known)> {
+        let plan = self.renew(&source, &[], known).await?;
         if !plan.parameter_types().is_empty() {
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
         }
         let mut out = BytesMut::new();
         match self.start(&source.statement, &plan, (Vec::new(), &[])).await? {
-            Started::Done(tag) => Ok(Ran { out, rows: 0, end: RanTo::End { tag, source: None } }),
+            Started::Done(tag) => Ok((Ran { out, rows: 0, end: RanTo::End { tag, source: None } }, plan)),
             Started::Rows(rows) => {
                 describe_rows(&mut out, rows.schema(), &[])?;
-                self.send(rows, None, (out, chunks)).await
+                Ok((self.send(rows, None, (out, chunks)).await?, plan))
             }
         }
     }

@@ -7,6 +7,7 @@
 //! a dot, which a client may use for its own notes as in PostgreSQL.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use lancegate_wire::settings::{ByteaOutput, FormatSettings, TimeZone};
@@ -39,6 +40,21 @@ pub struct Settings {
     block: Option<Block>,
     /// What the client was told by ParameterStatus.
     told: BTreeMap<&'static str, String>,
+    /// The revision of which the client was told everything.
+    told_at: Option<u64>,
+    /// Counts the changes of `current`.
+    revision: u64,
+    /// What every statement asks for, read once per revision.
+    derived: OnceLock<Derived>,
+}
+
+/// Values that every statement needs, parsed.
+#[derive(Debug, Clone)]
+struct Derived {
+    statement_timeout: Option<Duration>,
+    idle_session_timeout: Option<Duration>,
+    idle_in_transaction_session_timeout: Option<Duration>,
+    format: FormatSettings,
 }
 
 /// What the end of a transaction block brings back.
@@ -97,6 +113,7 @@ impl Settings {
             let key = parameter.name.to_ascii_lowercase();
             self.reset.insert(key.clone(), value.to_owned());
             self.current.insert(key, value.to_owned());
+            self.touch();
         }
     }
 
@@ -116,6 +133,7 @@ impl Settings {
             block.local.remove(&key);
         }
         self.current.insert(key, changed.value.clone());
+        self.touch();
         Ok(changed)
     }
 
@@ -139,6 +157,7 @@ impl Settings {
         let key = changed.name.to_ascii_lowercase();
         self.reset.insert(key.clone(), changed.value.clone());
         self.current.insert(key, changed.value.clone());
+        self.touch();
         Ok(changed)
     }
 
@@ -203,6 +222,10 @@ impl Settings {
     /// and counts them as told. The first call returns the whole set that
     /// follows authentication.
     pub fn take_reports(&mut self) -> Vec<(&'static str, String)> {
+        if self.told_at == Some(self.revision) {
+            return Vec::new();
+        }
+        self.told_at = Some(self.revision);
         let mut reports = Vec::new();
         for parameter in parameters::all().filter(|parameter| parameter.reported) {
             let value = self.get(parameter.name).unwrap_or_default();
@@ -224,19 +247,52 @@ impl Settings {
     /// Ends a block that took effect: values of SET LOCAL go away.
     pub fn commit_block(&mut self) {
         let Some(block) = self.block.take() else { return };
+        if block.local.is_empty() {
+            return;
+        }
         for (key, value) in block.local {
             match value {
                 Some(value) => self.current.insert(key, value),
                 None => self.current.remove(&key),
             };
         }
+        self.touch();
     }
 
     /// Ends a block that was undone: every value of its begin comes back.
     pub fn roll_back_block(&mut self) {
-        if let Some(block) = self.block.take() {
+        let block = self.block.take();
+        if let Some(block) = block.filter(|block| block.before != self.current) {
             self.current = block.before;
+            self.touch();
         }
+    }
+
+    /// Returns a number that no other state of this session's values has had:
+    /// what was made from them is good as long as it stays.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    fn touch(&mut self) {
+        self.revision += 1;
+        self.derived = OnceLock::new();
+    }
+
+    fn derived(&self) -> &Derived {
+        self.derived.get_or_init(|| Derived {
+            statement_timeout: self.timeout("statement_timeout"),
+            idle_session_timeout: self.timeout("idle_session_timeout"),
+            idle_in_transaction_session_timeout: self.timeout("idle_in_transaction_session_timeout"),
+            format: FormatSettings {
+                extra_float_digits: self.value("extra_float_digits").parse().unwrap_or(1),
+                timezone: TimeZone::parse(&self.time_zone()).unwrap_or(TimeZone::UTC),
+                bytea_output: match self.value("bytea_output") {
+                    "escape" => ByteaOutput::Escape,
+                    _ => ByteaOutput::Hex,
+                },
+            },
+        })
     }
 
     fn entry<'a>(&'a self, parameter: &'static Parameter) -> Entry<'a> {
@@ -307,6 +363,7 @@ impl Settings {
         if let Some(block) = &mut self.block {
             let outer = self.current.insert(key.clone(), changed.value.clone());
             block.local.entry(key).or_insert(outer);
+            self.touch();
         }
         changed
     }
@@ -319,6 +376,7 @@ impl Settings {
             Some(value) => self.current.insert(key.to_owned(), value.clone()),
             None => self.current.remove(key),
         };
+        self.touch();
     }
 }
 
@@ -338,17 +396,17 @@ impl Settings {
     /// Returns the time that a statement may take from its text to the last
     /// byte of its answer; `None` means no limit.
     pub fn statement_timeout(&self) -> Option<Duration> {
-        self.timeout("statement_timeout")
+        self.derived().statement_timeout
     }
 
     /// Returns how long a session may do nothing outside a block.
     pub fn idle_session_timeout(&self) -> Option<Duration> {
-        self.timeout("idle_session_timeout")
+        self.derived().idle_session_timeout
     }
 
     /// Returns how long a session may do nothing inside a block.
     pub fn idle_in_transaction_session_timeout(&self) -> Option<Duration> {
-        self.timeout("idle_in_transaction_session_timeout")
+        self.derived().idle_in_transaction_session_timeout
     }
 
     /// Returns how long a statement may wait for a lock.
@@ -374,14 +432,7 @@ impl Settings {
 
     /// Returns how values are written for this client.
     pub fn format_settings(&self) -> FormatSettings {
-        FormatSettings {
-            extra_float_digits: self.value("extra_float_digits").parse().unwrap_or(1),
-            timezone: TimeZone::parse(&self.time_zone()).unwrap_or(TimeZone::UTC),
-            bytea_output: match self.value("bytea_output") {
-                "escape" => ByteaOutput::Escape,
-                _ => ByteaOutput::Hex,
-            },
-        }
+        self.derived().format.clone()
     }
 
     /// Returns the isolation of the open block, or of the next one.

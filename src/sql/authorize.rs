@@ -41,8 +41,25 @@ struct Need {
 /// # Errors
 /// 42501; 42P01 where the caller may not know that a relation exists.
 pub(crate) async fn authorize(engine: &Engine, principal: &Principal, plan: Plan) -> Result<Authorized<Plan>> {
+    check(engine, principal, &plan).await?;
+    Ok(Authorized(plan))
+}
+
+/// Checks the privileges that a plan needs once more, before it is used again.
+///
+/// # Errors
+/// As [`authorize`].
+pub(crate) async fn again(engine: &Engine, principal: &Principal, plan: &Authorized<Plan>) -> Result<()> {
+    check(engine, principal, &plan.0).await
+}
+
+async fn check(engine: &Engine, principal: &Principal, plan: &Plan) -> Result<()> {
+    let needs = needs(plan);
+    if needs.is_empty() {
+        return Ok(());
+    }
     let grants = engine.catalog().grants().await?;
-    for need in needs(&plan) {
+    for need in needs {
         match &need.on_behalf_of {
             None => ensure(principal, &grants, &need.requirement)?,
             Some(owner) => {
@@ -51,7 +68,7 @@ pub(crate) async fn authorize(engine: &Engine, principal: &Principal, plan: Plan
             }
         }
     }
-    Ok(Authorized(plan))
+    Ok(())
 }
 
 /// Checks one requirement of a caller.

@@ -1,11 +1,16 @@
 //! What binding and execution need to know about a session, free of borrows.
 
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use datafusion::execution::SessionState;
 use lancegate_auth::Principal;
 
 use crate::session::{Session, Settings};
+use crate::sql::functions;
+use crate::sql::state::PlannerState;
 
 /// A snapshot of the session at the begin of a statement.
-#[derive(Debug, Clone)]
 pub struct Caller {
     /// What `pg_backend_pid()` answers.
     pub session_id: i32,
@@ -15,17 +20,55 @@ pub struct Caller {
     pub database: String,
     /// The parameters, among them search path and time zone.
     pub settings: Settings,
+    state: OnceLock<Arc<PlannerState>>,
 }
 
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("session_id", &self.session_id).field("principal", &self.principal).finish()
+    }
+}
+
+/// The last snapshot of a session. Statements share it until a setting changes.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot(Mutex<Option<Arc<Caller>>>);
+
 impl Caller {
-    /// Returns the snapshot of `session`.
-    pub fn of(session: &Session) -> Self {
-        Self {
+    /// Returns the snapshot of `session`, the one of its last statement if it is
+    /// still true.
+    pub fn of(session: &Session) -> Arc<Self> {
+        let mut last = session.snapshot.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(caller) = last.as_ref().filter(|caller| caller.is_of(session)) {
+            return Arc::clone(caller);
+        }
+        let caller = Arc::new(Self {
             session_id: session.id,
             principal: session.principal.clone(),
             database: session.database.clone(),
             settings: session.settings.clone(),
-        }
+            state: OnceLock::new(),
+        });
+        *last = Some(Arc::clone(&caller));
+        caller
+    }
+
+    fn is_of(&self, session: &Session) -> bool {
+        self.settings.revision() == session.settings.revision()
+            && self.session_id == session.id
+            && self.database == session.database
+            && self.principal == session.principal
+    }
+
+    /// Returns the same caller in another database, with other settings.
+    pub(crate) fn moved(&self, database: String, settings: Settings) -> Self {
+        let Self { session_id, principal, .. } = self;
+        Self { session_id: *session_id, principal: principal.clone(), database, settings, state: OnceLock::new() }
+    }
+
+    /// Returns the state that this caller's statements are planned in: `base`,
+    /// the engine's, with the functions that answer about the session.
+    pub(crate) fn state(&self, base: &SessionState) -> &Arc<PlannerState> {
+        self.state.get_or_init(|| Arc::new(PlannerState::new(functions::session_state(base, self))))
     }
 
     /// Returns the schemas in which bare names are looked up, in order, with

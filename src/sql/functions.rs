@@ -1,7 +1,8 @@
 //! The functions that SQL can call, and the planner state they live in.
 //!
-//! One state is made at start; each statement clones it and adds the functions
-//! whose answer depends on the session.
+//! One state is made at start; a session clones it and adds the functions whose
+//! answer depends on the session, anew when its settings change. A statement
+//! that needs functions of its own clones once more.
 
 use std::sync::Arc;
 
@@ -50,8 +51,8 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
     Ok(context.state())
 }
 
-/// Returns the state of one statement.
-pub fn statement_state(base: &SessionState, caller: &Caller) -> SessionState {
+/// Returns the state of the statements of one caller.
+pub fn session_state(base: &SessionState, caller: &Caller) -> SessionState {
     let mut config = base.config().clone();
     config.options_mut().execution.time_zone = Some(caller.settings.time_zone());
     let mut state = SessionStateBuilder::new_from_existing(base.clone()).with_config(config).build();

@@ -115,6 +115,11 @@ impl Plan {
         }
     }
 
+    /// Returns whether this is a query that reads nothing and is evaluated on the spot.
+    pub fn is_one_row(&self) -> bool {
+        matches!(self, Self::Query(query) if query.one_row.is_some())
+    }
+
     /// Returns the types of `$1`, `$2`, … in order.
     pub fn parameter_types(&self) -> &[DataType] {
         match self {
@@ -161,7 +166,7 @@ pub struct Planner {
 impl Planner {
     /// Returns the planner of one statement.
     pub fn new(engine: Engine, session: &Session, text: &str, declared: &[Option<DataType>]) -> Self {
-        let caller = Arc::new(Caller::of(session));
+        let caller = Caller::of(session);
         let system = SystemContext::new(engine.clone(), Arc::clone(&caller));
         Self { engine, caller, text: Arc::from(text), declared: Arc::from(declared), system }
     }

@@ -136,11 +136,25 @@ impl Planner {
                 namespace: namespace_of(&schema),
                 name: name.name.clone(),
             };
+            if self.is_missing_home(name, &schema, &full).await? {
+                continue;
+            }
             if let Some(record) = self.lookup(&full).await? {
                 return Ok(Some(record));
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether a schema is the `"$user"` of the search path and does not
+    /// exist. Most users have no schema of their name, and looking into the
+    /// storage for one would take every statement longer than the rest of it.
+    async fn is_missing_home(&self, name: &ObjectName, schema: &str, full: &TableName) -> Result<bool> {
+        let home = name.schema.is_none()
+            && schema == self.caller.principal.user.as_str()
+            && !full.namespace.is_empty()
+            && self.caller.settings.search_path().iter().any(|entry| entry == "$user");
+        Ok(home && self.engine.catalog().namespace(&full.database, &full.namespace).await?.is_none())
     }
 
     /// Returns a table at its newest version.

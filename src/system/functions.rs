@@ -22,6 +22,11 @@ use super::gpu_classes::GpuClasses;
 use super::{LazyRelation, SystemContext, SystemRelation};
 use crate::error::{Result, SqlError};
 
+/// Returns whether a table function is one of these.
+pub fn is_one(name: &str) -> bool {
+    ["gpu_classes", "describe_job", "explain_job"].contains(&name)
+}
+
 /// Makes the functions known to a planner state, for one caller.
 pub fn register(state: &mut SessionState, context: &SystemContext) {
     let functions: [(&str, Make); 3] = [

@@ -5,4 +5,5 @@ mod authentication;
 mod extended;
 mod hostile;
 mod raw;
+mod reuse;
 mod session;

@@ -15,7 +15,7 @@ use crate::error::{CatalogError, EntityKind, Result};
 /// All grants and role bindings, as of one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Access {
-    grants: Grants,
+    grants: Arc<Grants>,
     bindings: BTreeSet<(UserName, RoleName)>,
 }
 
@@ -91,8 +91,8 @@ impl Catalog {
     /// # Errors
     ///
     /// [`Store`](CatalogError::Store).
-    pub async fn grants(&self) -> Result<Grants> {
-        Ok(self.access().await?.grants.clone())
+    pub async fn grants(&self) -> Result<Arc<Grants>> {
+        Ok(Arc::clone(&self.access().await?.grants))
     }
 
     /// Returns the grants on one object, the owner first.
@@ -247,11 +247,11 @@ pub(super) async fn rename_object(tx: &mut Tx, from: &Object, to: &Object) -> Re
 async fn read(readers: &SqlitePool) -> Result<Access> {
     let mut transaction = readers.begin().await?;
     let rows = sqlx::query("SELECT subject, object, privilege FROM grants").fetch_all(&mut *transaction).await?;
-    let mut access = Access::default();
+    let (mut grants, mut bindings) = (Grants::default(), BTreeSet::new());
     for row in &rows {
         match grant(row) {
             Ok(grant) => {
-                access.grants.insert(grant);
+                grants.insert(grant);
             }
             Err(error) => tracing::warn!(%error, "a stored grant is ignored"),
         }
@@ -261,12 +261,12 @@ async fn read(readers: &SqlitePool) -> Result<Access> {
         let (user, role): (&str, &str) = (row.try_get("user_name")?, row.try_get("role")?);
         match (UserName::parse(user), RoleName::parse(role)) {
             (Ok(user), Ok(role)) => {
-                access.bindings.insert((user, role));
+                bindings.insert((user, role));
             }
             _ => tracing::warn!(user, role, "a stored role binding is ignored"),
         }
     }
-    Ok(access)
+    Ok(Access { grants: Arc::new(grants), bindings })
 }
 
 fn grant(row: &SqliteRow) -> Result<Grant> {

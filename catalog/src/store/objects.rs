@@ -99,18 +99,21 @@ impl Catalog {
         .await
     }
 
-    /// Returns a database.
+    /// Returns a database, from memory unless names have changed.
     ///
     /// # Errors
     ///
     /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue).
     pub async fn database(&self, name: &str) -> Result<Option<Database>> {
-        sqlx::query("SELECT name, location, created_at FROM databases WHERE name = $1")
-            .bind(name)
-            .fetch_optional(self.readers())
-            .await?
-            .map(|row| database(&row))
-            .transpose()
+        let read = async {
+            sqlx::query("SELECT name, location, created_at FROM databases WHERE name = $1")
+                .bind(name)
+                .fetch_optional(self.readers())
+                .await?
+                .map(|row| database(&row))
+                .transpose()
+        };
+        self.inner.names.database(name, read).await
     }
 
     /// Returns every database by name.
@@ -125,23 +128,27 @@ impl Catalog {
         rows.iter().map(database).collect()
     }
 
-    /// Returns a namespace. The root has no record.
+    /// Returns a namespace, from memory unless names have changed. The root has
+    /// no record.
     ///
     /// # Errors
     ///
     /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue),
     /// [`InvalidName`](crate::CatalogError::InvalidName).
     pub async fn namespace(&self, database: &str, path: &[String]) -> Result<Option<Namespace>> {
-        sqlx::query(
-            "SELECT database_name, path, properties, created_at FROM namespaces
-             WHERE database_name = $1 AND path = $2",
-        )
-        .bind(database)
-        .bind(namespace_to_text(path)?)
-        .fetch_optional(self.readers())
-        .await?
-        .map(|row| namespace(&row))
-        .transpose()
+        let read = async {
+            sqlx::query(
+                "SELECT database_name, path, properties, created_at FROM namespaces
+                 WHERE database_name = $1 AND path = $2",
+            )
+            .bind(database)
+            .bind(namespace_to_text(path)?)
+            .fetch_optional(self.readers())
+            .await?
+            .map(|row| namespace(&row))
+            .transpose()
+        };
+        self.inner.names.namespace((database, path), read).await
     }
 
     /// Returns every namespace of a database by path, without the root.
@@ -160,15 +167,18 @@ impl Catalog {
         rows.iter().map(namespace).collect()
     }
 
-    /// Returns what a name stands for.
+    /// Returns what a name stands for, from memory unless names have changed.
     ///
     /// # Errors
     ///
     /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue),
     /// [`InvalidName`](crate::CatalogError::InvalidName).
     pub async fn table(&self, name: &TableName) -> Result<Option<Table>> {
-        let mut connection = self.readers().acquire().await?;
-        find_table(&mut connection, name).await
+        let read = async {
+            let mut connection = self.readers().acquire().await?;
+            find_table(&mut connection, name).await
+        };
+        self.inner.names.table(name, read).await
     }
 
     /// Returns a table generation, unless it was dropped.

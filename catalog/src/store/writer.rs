@@ -14,6 +14,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::grants::GrantCache;
+use super::names::NameCache;
 use super::open::LockFile;
 use super::{Durability, Pending};
 use crate::error::{CatalogError, Result};
@@ -50,6 +51,7 @@ pub(super) struct Tx {
     connection: SqliteConnection,
     changes: Vec<JobChange>,
     grants_changed: bool,
+    names_changed: bool,
 }
 
 impl Tx {
@@ -66,6 +68,11 @@ impl Tx {
     /// Announces a change of grants or role bindings.
     pub(super) fn grants_changed(&mut self) {
         self.grants_changed = true;
+    }
+
+    /// Announces a change of databases, namespaces or tables.
+    pub(super) fn names_changed(&mut self) {
+        self.names_changed = true;
     }
 }
 
@@ -87,7 +94,11 @@ struct Done {
 }
 
 impl Writer {
-    pub(super) fn start(target: WriterTarget, changes: broadcast::Sender<JobChange>, grants: Arc<GrantCache>) -> Self {
+    pub(super) fn start(
+        target: WriterTarget,
+        changes: broadcast::Sender<JobChange>,
+        (grants, names): (Arc<GrantCache>, Arc<NameCache>),
+    ) -> Self {
         let (connection, lock) = match target {
             WriterTarget::Open { connection, lock } => (connection, lock),
             WriterTarget::Refused(error) => {
@@ -95,8 +106,8 @@ impl Writer {
             }
         };
         let (sender, receiver) = mpsc::channel(CHANGES_QUEUED_MAX);
-        let tx = Tx { connection, changes: Vec::new(), grants_changed: false };
-        let task = WriterTask { tx, changes, grants, synchronous: Durability::Full };
+        let tx = Tx { connection, changes: Vec::new(), grants_changed: false, names_changed: false };
+        let task = WriterTask { tx, changes, grants, names, synchronous: Durability::Full };
         Writer {
             commands: Mutex::new(Some(sender)),
             task: Mutex::new(Some(tokio::spawn(task.run(receiver, lock)))),
@@ -159,6 +170,7 @@ struct WriterTask {
     tx: Tx,
     changes: broadcast::Sender<JobChange>,
     grants: Arc<GrantCache>,
+    names: Arc<NameCache>,
     /// What the connection is set to.
     synchronous: Durability,
 }
@@ -185,6 +197,9 @@ impl WriterTask {
         // Before any answer, so that a caller reads its own change.
         if std::mem::take(&mut self.tx.grants_changed) {
             self.grants.invalidate();
+        }
+        if std::mem::take(&mut self.tx.names_changed) {
+            self.names.invalidate();
         }
         for change in self.tx.changes.drain(..) {
             // Nobody may be listening.

@@ -14,7 +14,21 @@ use crate::error::SqlError;
 use crate::session::settings::SERVER_VERSION;
 use crate::sql::caller::Caller;
 
-/// Returns the functions of one statement of `caller`.
+/// The functions that always answer the same in a session, whatever its settings
+/// but the search path are.
+pub const NAMES: [&str; 9] = [
+    "current_user",
+    "session_user",
+    "user",
+    "current_role",
+    "current_database",
+    "current_catalog",
+    "current_schema",
+    "pg_backend_pid",
+    "version",
+];
+
+/// Returns the functions of the statements of `caller`.
 pub fn functions(caller: &Caller) -> Vec<ScalarUDF> {
     let user = caller.principal.user.as_str();
     let mut functions = Vec::new();

@@ -8,7 +8,6 @@ use arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::{ViewTable, provider_as_source};
-use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, TableSource};
 use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use futures::future::BoxFuture;
@@ -26,14 +25,17 @@ use crate::error::{Result, SqlError};
 use crate::sql::parameters::{self, Parameters};
 use crate::sql::resolve::{self, BoundTable, object_of};
 use crate::sql::rewrite::versions::{self, Versioned, Versions};
+use crate::sql::state::PlannerState;
 use crate::sql::{functions, labels, rewrite, uuid};
 use crate::sqlstate::SqlState;
 use crate::storage::provider::{Columns, LanceTable};
 use crate::system::{self, SYSTEM_DATABASE, SystemContext};
 
 pub(crate) mod binder;
+pub(crate) mod one_row;
 
 use binder::Binder;
+use one_row::OneRow;
 
 /// Views over views, at most.
 const VIEW_DEPTH_MAX: usize = 32;
@@ -50,9 +52,23 @@ pub struct QueryPlan {
     /// Everything that is read.
     pub reads: Vec<Read>,
     /// The state that the query was bound in and is planned with.
-    pub state: Arc<SessionState>,
+    pub state: Arc<PlannerState>,
     /// The version of the table that is changed, if one is.
     pub target: Option<Arc<Dataset>>,
+    /// How a query that reads nothing is evaluated on the spot.
+    pub one_row: Option<OneRow>,
+    /// What the plan was made from, if that can be compared with what is there
+    /// later; otherwise it is used once.
+    pub basis: Option<Basis>,
+}
+
+/// What a plan was made from.
+#[derive(Debug, Clone)]
+pub struct Basis {
+    /// The settings of the session.
+    revision: u64,
+    /// The tables, under the names that were looked up.
+    tables: Vec<(ObjectName, BoundTable)>,
 }
 
 /// Something that a query reads.
@@ -72,6 +88,8 @@ struct Loaded {
     is_table: bool,
     /// The version of the table that the statement changes.
     target: Option<Arc<Dataset>>,
+    /// The newest version of a table, which can be looked up again.
+    newest: Option<BoundTable>,
 }
 
 impl Planner {
@@ -107,12 +125,16 @@ impl Planner {
     }
 
     async fn bind(&self, mut statement: Native, scope: &Scope<'_>) -> Result<QueryPlan> {
+        let reads_nothing = one_row::is_small(&statement);
         rewrite::postgres(&mut statement);
+        let shared = self.caller.state(self.engine.state());
+        if reads_nothing {
+            labels::apply(&mut statement);
+            return self.to_plan(Arc::clone(shared), statement, HashMap::new(), scope);
+        }
         let scope = &scope.at(versions::take(&mut statement)?);
         let columns = rewrite::system_columns(&statement);
-        let mut state = functions::statement_state(self.engine.state(), &self.caller);
-        system::functions::register(&mut state, &self.system_context());
-        let loaded = self.load_relations(&state, &statement, &columns, scope).await?;
+        let loaded = self.load_relations(shared, &statement, &columns, scope).await?;
         if !columns.is_empty() {
             let is_table = |name: &sqlparser::ast::ObjectName| {
                 ObjectName::from_native(name)
@@ -122,12 +144,7 @@ impl Planner {
         }
         labels::apply(&mut statement);
         let catalog_query = loaded.keys().any(is_catalog);
-        if catalog_query || rewrite::catalog::calls_any(&statement, &functions::of_objects::NAMES) {
-            let context = self.system_context();
-            for function in functions::of_objects::functions(&context).await? {
-                functions::register(&mut state, function);
-            }
-        }
+        let state = self.statement_state(shared, &statement, catalog_query).await?;
         if catalog_query {
             self.bind_catalog_query(state, &statement, &columns, scope, loaded).await
         } else {
@@ -135,11 +152,35 @@ impl Planner {
         }
     }
 
+    /// Returns the state of the session, or a copy with the functions that only
+    /// some statements call, because they answer from what is there now.
+    async fn statement_state(
+        &self,
+        shared: &Arc<PlannerState>,
+        statement: &Native,
+        catalog_query: bool,
+    ) -> Result<Arc<PlannerState>> {
+        let of_relations = rewrite::table_functions(statement).iter().any(|name| system::functions::is_one(name));
+        let of_objects = catalog_query || rewrite::catalog::calls_any(statement, &functions::of_objects::NAMES);
+        if !of_relations && !of_objects {
+            return Ok(Arc::clone(shared));
+        }
+        let mut state = shared.to_state();
+        let context = self.system_context();
+        system::functions::register(&mut state, &context);
+        if of_objects {
+            for function in functions::of_objects::functions(&context).await? {
+                functions::register(&mut state, function);
+            }
+        }
+        Ok(Arc::new(PlannerState::new(state)))
+    }
+
     /// Catalog queries are rewritten further, and then name more relations. What
     /// still cannot be planned is tried in plainer words.
     async fn bind_catalog_query(
         &self,
-        state: SessionState,
+        state: Arc<PlannerState>,
         statement: &Native,
         columns: &BTreeSet<&'static str>,
         scope: &Scope<'_>,
@@ -167,14 +208,14 @@ impl Planner {
 
     async fn bind_attempt(
         &self,
-        state: &SessionState,
+        state: &Arc<PlannerState>,
         statement: Native,
         columns: &BTreeSet<&'static str>,
         scope: &Scope<'_>,
         mut loaded: HashMap<TableReference, Loaded>,
     ) -> Result<QueryPlan> {
         loaded.extend(self.load_relations(state, &statement, columns, scope).await?);
-        let plan = self.to_plan(state.clone(), statement, loaded, scope)?;
+        let plan = self.to_plan(Arc::clone(state), statement, loaded, scope)?;
         // Whether a correlated subquery can be planned shows in the optimizer.
         plan.state.optimize(&plan.logical)?;
         if plan.parameters.reported.is_empty() {
@@ -185,7 +226,7 @@ impl Planner {
 
     fn to_plan(
         &self,
-        state: SessionState,
+        state: Arc<PlannerState>,
         statement: Native,
         loaded: HashMap<TableReference, Loaded>,
         scope: &Scope<'_>,
@@ -227,12 +268,43 @@ impl Planner {
             }
         }
         let target = loaded.values().find_map(|relation| relation.target.clone());
-        Ok(QueryPlan { logical: analyzed, columns, parameters, reads, state: Arc::new(state), target })
+        let one_row = OneRow::of(&analyzed, parameters.reported.len(), &state)?;
+        let basis = self.basis(&state, loaded);
+        Ok(QueryPlan { logical: analyzed, columns, parameters, reads, state, target, one_row, basis })
+    }
+
+    /// Returns what a plan was made from, if all of it can be looked up again.
+    fn basis(&self, state: &Arc<PlannerState>, loaded: HashMap<TableReference, Loaded>) -> Option<Basis> {
+        if !Arc::ptr_eq(state, self.caller.state(self.engine.state())) {
+            return None;
+        }
+        let tables = loaded.into_iter().map(|(name, relation)| Some((name_of(&name), relation.newest?)));
+        Some(Basis { revision: self.caller.settings.revision(), tables: tables.collect::<Option<_>>()? })
+    }
+
+    /// Returns whether a plan would be made from the same again: settings, and
+    /// what the names stand for, each table at the same version.
+    ///
+    /// # Errors
+    /// If the metadata store or the storage fails.
+    pub(crate) async fn stands_on(&self, basis: &Basis) -> Result<bool> {
+        if basis.revision != self.caller.settings.revision() {
+            return Ok(false);
+        }
+        for (name, bound) in &basis.tables {
+            let Some(record) = self.find(name).await?.filter(|record| *record == bound.record) else {
+                return Ok(false);
+            };
+            if !Arc::ptr_eq(&self.open(record).await?.dataset, &bound.dataset) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn load_relations(
         &self,
-        state: &SessionState,
+        state: &PlannerState,
         statement: &Native,
         columns: &BTreeSet<&'static str>,
         scope: &Scope<'_>,
@@ -289,7 +361,8 @@ impl Planner {
         scope: &Scope<'_>,
     ) -> Result<Loaded> {
         let bound = self.open(record).await?;
-        Ok(self.of_table(bound, shown, columns, scope))
+        let newest = Some(bound.clone());
+        Ok(Loaded { newest, ..self.of_table(bound, shown, columns, scope) })
     }
 
     /// Loads a table as it was at a version.
@@ -316,7 +389,7 @@ impl Planner {
         let provider = LanceTable::new(Arc::clone(&bound.dataset), object.clone(), shown, columns);
         let reads = vec![scope.read(Requirement::new(Privilege::Select, object))];
         let target = (shown == Columns::Stored).then_some(bound.dataset);
-        Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true, target }
+        Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true, target, newest: None }
     }
 
     async fn load_view(&self, record: Table, scope: &Scope<'_>) -> Result<Loaded> {
@@ -332,7 +405,7 @@ impl Planner {
         let mut reads = vec![scope.read(Requirement::new(Privilege::Select, object_of(&record)))];
         reads.extend(plan.reads);
         let view = ViewTable::new(binder::renamed(plan.logical, &plan.columns)?, Some(text));
-        Ok(Loaded { source: provider_as_source(Arc::new(view)), reads, is_table: false, target: None })
+        Ok(Loaded { source: provider_as_source(Arc::new(view)), reads, is_table: false, target: None, newest: None })
     }
 
     fn view_query(&self, record: &Table, text: &str) -> Result<Native> {
@@ -367,12 +440,11 @@ impl Planner {
 
     /// Names in a view are looked up where the view is, not where the caller is.
     fn for_view(&self, record: &Table) -> Self {
-        let mut caller = self.caller.as_ref().clone();
-        caller.database = record.name.database.clone();
+        let mut settings = self.caller.settings.clone();
         let schema = resolve::schema_of(&record.name.namespace);
         // A path that the store holds is a valid setting.
-        let _ = caller.settings.set("search_path", &format!("\"{schema}\", public"));
-        let caller = Arc::new(caller);
+        let _ = settings.set("search_path", &format!("\"{schema}\", public"));
+        let caller = Arc::new(self.caller.moved(record.name.database.clone(), settings));
         let system = SystemContext::new(self.engine.clone(), Arc::clone(&caller));
         Self { caller, text: Arc::from(""), system, ..self.clone() }
     }
@@ -403,6 +475,7 @@ impl Planner {
                 reads,
                 is_table: false,
                 target: None,
+                newest: None,
             }));
         }
         let provider: Option<Arc<dyn TableProvider>> = match schema {
@@ -416,6 +489,7 @@ impl Planner {
             reads: Vec::new(),
             is_table: false,
             target: None,
+            newest: None,
         }))
     }
 

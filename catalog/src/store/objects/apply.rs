@@ -16,6 +16,7 @@ use crate::object::{
 };
 
 pub(super) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result<()> {
+    tx.names_changed();
     match change {
         ObjectChange::CreateDatabase(database) => create_database(tx, database).await,
         ObjectChange::DropDatabase { name } => drop_database(tx, &name).await,
