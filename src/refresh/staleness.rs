@@ -115,4 +115,3 @@ async fn carry(
     }
     Ok(())
 }
-

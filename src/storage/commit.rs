@@ -169,11 +169,11 @@ async fn commit(
         .map(|replacement| DataReplacementGroup(replacement.fragment_id, replacement.file.clone()))
         .collect();
     let operation = Operation::DataReplacement { replacements: groups };
-    let transaction = TransactionBuilder::new(latest.version_id(), operation).build();
-    CommitBuilder::new(Arc::new(latest.clone()))
-        .with_transaction_properties(properties.clone())
-        .execute(transaction)
-        .await
+    // The commit builder's own setter does not reach a transaction that is given.
+    let transaction = TransactionBuilder::new(latest.version_id(), operation)
+        .transaction_properties(Some(Arc::new(properties.clone())))
+        .build();
+    CommitBuilder::new(Arc::new(latest.clone())).execute(transaction).await
 }
 
 fn may_try_again(error: &lance::Error) -> bool {
@@ -210,7 +210,9 @@ pub async fn set_field_metadata(
             return Err(StorageError::NoColumn { column: format!("field {field_id}") });
         };
         let before = latest.clone();
-        let update = latest.update_field_metadata().update(name.as_str(), entries.iter().map(|(key, value)| (*key, value.as_str())))?;
+        let update = latest
+            .update_field_metadata()
+            .update(name.as_str(), entries.iter().map(|(key, value)| (*key, value.as_str())))?;
         match update.await {
             Ok(_) => {
                 durable::sync_commit(&latest, Some(&before)).await?;
