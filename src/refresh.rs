@@ -14,7 +14,9 @@
 mod error;
 pub mod explain;
 pub mod expression;
+mod foreign;
 pub mod ledger;
+mod past;
 pub mod plan;
 mod profile;
 pub mod progress;
@@ -23,6 +25,7 @@ mod run;
 pub mod snapshot;
 pub mod stage;
 pub mod staleness;
+pub mod tidy;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -21,6 +21,7 @@ pub mod commit;
 pub mod computed;
 mod counted;
 pub mod durable;
+pub mod freshness;
 pub mod provider;
 pub mod scan;
 pub mod signature;

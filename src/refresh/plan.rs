@@ -1,9 +1,10 @@
 //! What a refresh has to compute at one version: per fragment, the physical
 //! offsets of the rows. Planning writes nothing and starts nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use futures::TryStreamExt;
+use lance::dataset::fragment::FileFragment;
 use roaring::RoaringBitmap;
 
 use super::RefreshError;
@@ -12,6 +13,7 @@ use super::provenance::Provenance;
 use super::snapshot::{Snapshot, deleted_rows};
 use super::staleness;
 use crate::storage::StorageError;
+use crate::storage::freshness::{FreshnessSigner, Signatures};
 
 /// Rows of one fragment to compute.
 #[derive(Debug, Clone)]
@@ -101,16 +103,42 @@ pub async fn plan_from(
 pub async fn rows_remaining(snapshot: &Snapshot, current: &Provenance) -> Result<u64, StorageError> {
     let mut remaining = 0;
     for fragment in snapshot.dataset.get_fragments() {
-        remaining += match current.fragments.get(&(fragment.id() as u64)) {
-            Some(known) if known.not_current.is_empty() => 0,
-            Some(known) => (known.not_current.clone() - deleted_rows(&fragment).await?).len(),
-            None => fragment.count_rows(None).await? as u64,
-        };
+        remaining += rows_not_current(&fragment, current).await?;
     }
     Ok(remaining)
 }
 
-async fn live_rows(fragment: &lance::dataset::fragment::FileFragment) -> Result<RoaringBitmap, StorageError> {
+/// Returns what `lancedb` may be told: the signatures of the fragments that hold
+/// a current value in every live row. `None` if nothing can be said in its terms.
+///
+/// # Errors
+/// What reading deletion files reports.
+pub(super) async fn wholly_current(
+    snapshot: &Snapshot,
+    current: &Provenance,
+) -> Result<Option<Signatures>, StorageError> {
+    let Some(signer) = FreshnessSigner::of(&snapshot.dataset, &snapshot.column) else { return Ok(None) };
+    let mut signatures = Signatures::new();
+    for fragment in snapshot.dataset.get_fragments() {
+        if rows_not_current(&fragment, current).await? > 0 {
+            continue;
+        }
+        if let (Ok(id), Some(signature)) = (u32::try_from(fragment.id()), signer.sign(fragment.metadata())) {
+            signatures.insert(id, signature);
+        }
+    }
+    Ok(Some(signatures))
+}
+
+async fn rows_not_current(fragment: &FileFragment, current: &Provenance) -> Result<u64, StorageError> {
+    Ok(match current.fragments.get(&(fragment.id() as u64)) {
+        Some(known) if known.not_current.is_empty() => 0,
+        Some(known) => (known.not_current.clone() - deleted_rows(fragment).await?).len(),
+        None => fragment.count_rows(None).await? as u64,
+    })
+}
+
+async fn live_rows(fragment: &FileFragment) -> Result<RoaringBitmap, StorageError> {
     let physical = u32::try_from(fragment.physical_rows().await?).expect("Lance row offsets fit 32 bits");
     let mut rows = RoaringBitmap::new();
     rows.insert_range(0..physical);
@@ -143,22 +171,21 @@ async fn ensure_inputs_refreshed(
     work: &[FragmentWork],
     filtered: bool,
 ) -> Result<(), RefreshError> {
-    let fragments: Vec<u64> = if filtered {
-        work.iter().map(|work| work.fragment_id).collect()
-    } else {
-        snapshot.dataset.iter_fragments().map(|fragment| fragment.id).collect()
-    };
-    if fragments.is_empty() {
+    let looked_at: HashSet<u64> = work.iter().map(|work| work.fragment_id).collect();
+    if filtered && looked_at.is_empty() {
         return Ok(());
     }
     for input in computed_inputs(snapshot)? {
-        let name = input.column.name.clone();
         let record = Provenance::read(&input.dataset, &input.column).await;
         let current = staleness::resolve(&input, record.as_ref(), &BTreeMap::new()).await?;
-        for fragment in &fragments {
-            let rows = unready_rows(&input, &current, *fragment).await?;
+        for fragment in input.dataset.get_fragments() {
+            let id = fragment.id() as u64;
+            if filtered && !looked_at.contains(&id) {
+                continue;
+            }
+            let rows = rows_not_current(&fragment, &current).await?;
             if rows > 0 {
-                return Err(RefreshError::InputNotRefreshed { input: name, rows, fragment: *fragment });
+                return Err(RefreshError::InputNotRefreshed { input: input.column.name.clone(), rows, fragment: id });
             }
         }
     }
@@ -180,14 +207,4 @@ fn computed_inputs(snapshot: &Snapshot) -> Result<Vec<Snapshot>, StorageError> {
     }
     inputs.reverse();
     Ok(inputs)
-}
-
-async fn unready_rows(input: &Snapshot, current: &Provenance, fragment_id: u64) -> Result<u64, StorageError> {
-    let id = usize::try_from(fragment_id).expect("Lance fragment ids fit 32 bits");
-    let fragment = input.dataset.get_fragment(id).expect("the id was read off this manifest");
-    Ok(match current.fragments.get(&fragment_id) {
-        Some(known) if known.not_current.is_empty() => 0,
-        Some(known) => (known.not_current.clone() - deleted_rows(&fragment).await?).len(),
-        None => fragment.count_rows(None).await? as u64,
-    })
 }

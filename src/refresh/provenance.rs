@@ -32,7 +32,10 @@ use crate::storage::{StorageError, durable};
 
 const MAGIC: &[u8; 4] = b"LGPV";
 const FORMAT: u8 = 1;
-const FOLDER: &str = "_lancegate";
+/// Folder of the records in a table's own.
+pub(super) const FOLDER: &str = "_lancegate";
+/// How the name of a record ends.
+pub(super) const SUFFIX: &str = ".prov";
 /// A record larger than this is not ours; 100,000 fragments need about 4 MiB.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
 
@@ -179,7 +182,7 @@ async fn read_record(dataset: &Dataset, digest: &str) -> Result<Option<Provenanc
 
 fn record_path(dataset: &Dataset, digest: &str) -> Result<Path, StorageError> {
     let root = dataset.branch_location().find_main()?.path;
-    Ok(root.join(FOLDER).join(format!("{digest}.prov")))
+    Ok(root.join(FOLDER).join(format!("{digest}{SUFFIX}")))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -19,8 +19,9 @@ use super::progress::Progress;
 use super::provenance::{FragmentProvenance, Provenance};
 use super::snapshot::Snapshot;
 use super::stage::{StageTimes, StagedFragment, stage_fragment};
-use super::{Limits, RefreshError, RefreshOutcome, RefreshSpec, staleness};
+use super::{Limits, RefreshError, RefreshOutcome, RefreshSpec, staleness, tidy};
 use crate::storage::commit::{self, Replacement};
+use crate::storage::freshness::Freshness;
 use crate::storage::{StorageError, Store, computed};
 
 /// Times that rows invalidated by concurrent writes are planned again (RC-15).
@@ -247,7 +248,7 @@ impl Attempt<'_> {
         self.progress.ensure_running()?;
         self.ledger.intend(&group).await?;
         let properties = HashMap::from([
-            ("lancegate.job_id".to_owned(), self.ledger.job().to_string()),
+            (commit::JOB_ID.to_owned(), self.ledger.job().to_string()),
             ("lancegate.epoch".to_owned(), self.ledger.epoch().0.to_string()),
             ("lancegate.sequence".to_owned(), self.commits.to_string()),
         ]);
@@ -324,8 +325,16 @@ fn not_current(staged: &StagedFragment, fragment: &Fragment, before: &Provenance
 }
 
 async fn record(now: &Snapshot, current: &Provenance) -> Result<(), StorageError> {
-    let digest = current.write(&now.dataset).await?;
-    commit::set_field_metadata(&now.dataset, now.column.field_id, computed::PROVENANCE, &digest).await?;
+    let mut entries = vec![(computed::PROVENANCE, current.write(&now.dataset).await?)];
+    if let Some(signatures) = plan::wholly_current(now, current).await? {
+        entries.extend(Freshness::write(&now.dataset, &now.column, &signatures).await?);
+    }
+    commit::set_field_metadata(&now.dataset, now.column.field_id, &entries).await?;
+    match tidy::remove_unnamed_records(&now.dataset).await {
+        Ok(0) => {}
+        Ok(removed) => tracing::info!(removed, "removed provenance records that no version names"),
+        Err(error) => tracing::warn!(%error, "old provenance records could not be looked through"),
+    }
     Ok(())
 }
 

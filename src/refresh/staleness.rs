@@ -11,27 +11,18 @@
 //! record, a cleaned-up version or a table without stable row ids cost
 //! recomputation, never a wrong value.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
 
-use arrow::array::{Array, RecordBatch};
-use arrow::compute::SortOptions;
-use futures::{StreamExt, TryStreamExt};
-use lance::Dataset;
-use lance::dataset::ProjectionRequest;
-use lance::dataset::fragment::FileFragment;
-use lance::dataset::refs::Ref;
-use lance::dataset::rowids::{get_row_id_index, load_row_id_sequence};
 use roaring::RoaringBitmap;
 
+use super::foreign;
+use super::past::Past;
 use super::provenance::{FragmentProvenance, Provenance};
 use super::snapshot::{Snapshot, deleted_rows};
 use crate::storage::StorageError;
 
-/// Rows compared at once: bounds memory, whatever moved.
-const COMPARE_ROWS_MAX: usize = 8_192;
-/// Fragments compared at once.
-const COMPARE_FRAGMENTS: usize = 2;
+/// Rows looked up at once: bounds memory, whatever moved.
+const LOOKUP_ROWS: usize = 1 << 20;
 
 /// Returns what is current of `now`'s column, given an earlier record.
 ///
@@ -53,7 +44,7 @@ pub async fn resolve(
         fragments: BTreeMap::new(),
     };
     let (inputs, output) = (now.input_signer(), now.output_signer());
-    let mut moved = Vec::new();
+    let mut moved = BTreeMap::new();
     for fragment in now.dataset.iter_fragments() {
         let signed = FragmentProvenance {
             inputs: inputs.sign(fragment),
@@ -64,143 +55,63 @@ pub async fn resolve(
         let recorded = || record.and_then(|record| record.fragments.get(&fragment.id));
         match published.get(&fragment.id).filter(known).or_else(|| recorded().filter(known)) {
             Some(known) => drop(current.fragments.insert(fragment.id, known.clone())),
-            None => moved.push((fragment.id, signed)),
+            None => drop(moved.insert(fragment.id, signed)),
+        }
+    }
+    if moved.is_empty() {
+        return Ok(current);
+    }
+    for id in foreign::proven(now, &moved).await {
+        let number = usize::try_from(id).expect("Lance fragment ids fit 32 bits");
+        let fragment = now.dataset.get_fragment(number).expect("the id was read off this manifest");
+        if let Some(signed) = moved.remove(&id) {
+            // Whoever computed the others may have left deleted rows out.
+            let not_current = deleted_rows(&fragment).await?;
+            current.fragments.insert(id, FragmentProvenance { not_current, ..signed });
         }
     }
     let Some(record) = record.filter(|record| !record.fragments.is_empty() && !moved.is_empty()) else {
         return Ok(current);
     };
-    let Some(past) = Past::open(now, record).await? else { return Ok(current) };
-    let carried: Vec<_> = futures::stream::iter(moved)
-        .map(|(id, signed)| carry(now, &past, id, signed))
-        .buffer_unordered(COMPARE_FRAGMENTS)
-        .try_collect()
-        .await?;
-    current.fragments.extend(carried.into_iter().flatten());
+    carry(now, record, moved, &mut current).await?;
     Ok(current)
 }
 
-/// The recorded version, opened to look up where rows were.
-struct Past<'a> {
-    record: &'a Provenance,
-    snapshot: Snapshot,
-    /// Recorded fragments whose files at that version are indeed the recorded ones.
-    believed: HashMap<u64, &'a FragmentProvenance>,
-}
-
-impl<'a> Past<'a> {
-    async fn open(now: &Snapshot, record: &'a Provenance) -> Result<Option<Self>, StorageError> {
-        if !now.dataset.manifest().uses_stable_row_ids() {
-            return Ok(None);
-        }
-        let version = Ref::Version(record.branch.clone(), Some(record.version));
-        let Ok(dataset) = now.dataset.checkout_version(version).await else {
-            tracing::info!(version = record.version, "the recorded version is gone; moved rows are recomputed");
-            return Ok(None);
-        };
-        let Ok(snapshot) = now.at(Arc::new(dataset)) else { return Ok(None) };
-        let (inputs, output) = (snapshot.input_signer(), snapshot.output_signer());
-        let believed = snapshot
-            .dataset
-            .iter_fragments()
-            .filter_map(|fragment| {
-                let known = record.fragments.get(&fragment.id)?;
-                (known.inputs == inputs.sign(fragment) && known.output == output.sign(fragment))
-                    .then_some((fragment.id, known))
-            })
-            .collect();
-        Ok(Some(Self { record, snapshot, believed }))
-    }
-
-    /// Whether the row at this address was current then.
-    fn was_current(&self, address: u64) -> bool {
-        let offset = u32::try_from(address & u64::from(u32::MAX)).expect("masked to 32 bits");
-        self.believed.get(&(address >> 32)).is_some_and(|known| !known.not_current.contains(offset))
-    }
-}
-
-/// Proves rows of one moved fragment current; `None` when there are none.
+/// Proves rows of moved fragments current.
 async fn carry(
     now: &Snapshot,
-    past: &Past<'_>,
-    fragment_id: u64,
-    signed: FragmentProvenance,
-) -> Result<Option<(u64, FragmentProvenance)>, StorageError> {
-    let id = usize::try_from(fragment_id).expect("Lance fragment ids fit 32 bits");
-    let fragment = now.dataset.get_fragment(id).expect("the id was read off this manifest");
-    let candidates = candidates(now, past, &fragment).await?;
-    let mut proven = RoaringBitmap::new();
-    for chunk in candidates.chunks(COMPARE_ROWS_MAX) {
-        proven |= unchanged(now, past, chunk).await?;
-    }
-    if proven.is_empty() {
-        return Ok(None);
-    }
-    let physical_rows = u32::try_from(fragment.physical_rows().await?).expect("Lance row offsets fit 32 bits");
-    let mut not_current = RoaringBitmap::from_iter(0..physical_rows);
-    not_current -= proven;
-    // Deleted rows need no value; leaving them out keeps the record small.
-    not_current -= deleted_rows(&fragment).await?;
-    Ok(Some((fragment_id, FragmentProvenance { not_current, ..signed })))
-}
-
-/// Live rows of a fragment that were current at the recorded version: their
-/// offset here and their stable id. Reads row-id metadata only.
-async fn candidates(now: &Snapshot, past: &Past<'_>, fragment: &FileFragment) -> Result<Vec<(u32, u64)>, StorageError> {
-    let ids = load_row_id_sequence(&now.dataset, fragment.metadata()).await?;
-    let first_new = past.snapshot.dataset.manifest().next_row_id;
-    if ids.iter().all(|id| id >= first_new) {
-        return Ok(Vec::new());
-    }
-    debug_assert_eq!(past.record.version, past.snapshot.dataset.version_id());
-    let Some(index) = get_row_id_index(&past.snapshot.dataset).await? else { return Ok(Vec::new()) };
-    let deleted = deleted_rows(fragment).await?;
-    let mut candidates = Vec::new();
-    for (offset, id) in (0u32..).zip(ids.iter()) {
-        let old = id < first_new && !deleted.contains(offset);
-        if old && index.get(id)?.is_some_and(|address| past.was_current(address.into())) {
-            candidates.push((offset, id));
+    record: &Provenance,
+    moved: BTreeMap<u64, FragmentProvenance>,
+    current: &mut Provenance,
+) -> Result<(), StorageError> {
+    let ids = moved.keys().copied().collect::<HashSet<_>>();
+    let Some(past) = Past::open(now, record, &ids).await? else { return Ok(()) };
+    let rows: BTreeMap<u64, usize> = now
+        .dataset
+        .iter_fragments()
+        .filter(|fragment| ids.contains(&fragment.id))
+        .map(|fragment| (fragment.id, fragment.physical_rows.unwrap_or_default()))
+        .collect();
+    let mut group = Vec::new();
+    let mut grouped = 0;
+    let last = rows.keys().next_back().copied();
+    for (id, count) in &rows {
+        group.push(*id);
+        grouped += count;
+        if grouped < LOOKUP_ROWS && Some(*id) != last {
+            continue;
         }
+        for (id, proven) in past.proven(now, &group).await? {
+            // Deleted rows stay among those that are not current: the record
+            // then speaks of stored rows, whichever of them a version shows.
+            let physical = u32::try_from(rows[&id]).expect("Lance row offsets fit 32 bits");
+            let mut not_current = RoaringBitmap::new();
+            not_current.insert_range(0..physical);
+            not_current -= proven;
+            current.fragments.insert(id, FragmentProvenance { not_current, ..moved[&id].clone() });
+        }
+        group.clear();
+        grouped = 0;
     }
-    Ok(candidates)
-}
-
-/// Offsets of the rows whose inputs and value are what they were.
-async fn unchanged(now: &Snapshot, past: &Past<'_>, rows: &[(u32, u64)]) -> Result<RoaringBitmap, StorageError> {
-    let ids: Vec<u64> = rows.iter().map(|(_, id)| *id).collect();
-    let here = take(&now.dataset, now, &ids).await?;
-    let there = take(&past.snapshot.dataset, &past.snapshot, &ids).await?;
-    if here.num_rows() != rows.len() || there.num_rows() != rows.len() {
-        return Err(StorageError::Lance(lance::Error::internal(format!(
-            "took {} and {} of {} rows by id",
-            here.num_rows(),
-            there.num_rows(),
-            rows.len()
-        ))));
-    }
-    let mut equal = vec![true; rows.len()];
-    for (now, then) in here.columns().iter().zip(there.columns()) {
-        mark_different(now, then, &mut equal);
-    }
-    Ok(rows.iter().zip(equal).filter_map(|((offset, _), equal)| equal.then_some(*offset)).collect())
-}
-
-async fn take(dataset: &Dataset, snapshot: &Snapshot, ids: &[u64]) -> Result<RecordBatch, StorageError> {
-    let projection = ProjectionRequest::from_schema(snapshot.read_schema(true));
-    Ok(dataset.take_rows(ids, projection).await?)
-}
-
-/// Compares by total order, so NaN equals itself and -0 differs from 0.
-fn mark_different(now: &dyn Array, then: &dyn Array, equal: &mut [bool]) {
-    let comparator = (now.data_type() == then.data_type())
-        .then(|| arrow::array::make_comparator(now, then, SortOptions::default()).ok())
-        .flatten();
-    let Some(comparator) = comparator else {
-        // A type without an order, or another type: nothing can be proven.
-        equal.fill(false);
-        return;
-    };
-    for (row, equal) in equal.iter_mut().enumerate() {
-        *equal = *equal && comparator(row, row).is_eq();
-    }
+    Ok(())
 }

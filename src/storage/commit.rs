@@ -19,6 +19,8 @@ use lance_table::format::{DataFile, Fragment};
 use super::signature::{Signature, Signer};
 use super::{StorageError, durable};
 
+/// Transaction property of every value commit: the job that made it.
+pub const JOB_ID: &str = "lancegate.job_id";
 /// Offers of one commit before it counts as a conflict.
 const ATTEMPTS_MAX: u32 = 12;
 const BACKOFF: Duration = Duration::from_millis(10);
@@ -167,11 +169,11 @@ async fn commit(
         .map(|replacement| DataReplacementGroup(replacement.fragment_id, replacement.file.clone()))
         .collect();
     let operation = Operation::DataReplacement { replacements: groups };
-    let transaction = TransactionBuilder::new(latest.version_id(), operation).build();
-    CommitBuilder::new(Arc::new(latest.clone()))
-        .with_transaction_properties(properties.clone())
-        .execute(transaction)
-        .await
+    // The commit builder's own setter does not reach a transaction that is given.
+    let transaction = TransactionBuilder::new(latest.version_id(), operation)
+        .transaction_properties(Some(Arc::new(properties.clone())))
+        .build();
+    CommitBuilder::new(Arc::new(latest.clone())).execute(transaction).await
 }
 
 fn may_try_again(error: &lance::Error) -> bool {
@@ -190,7 +192,7 @@ fn is_conflict(error: &lance::Error) -> bool {
     )
 }
 
-/// Sets one metadata key of one field: a commit without data.
+/// Sets metadata keys of one field: a commit without data.
 ///
 /// # Errors
 /// [`StorageError::NoColumn`] if the field is gone, [`StorageError::Conflict`]
@@ -198,8 +200,7 @@ fn is_conflict(error: &lance::Error) -> bool {
 pub async fn set_field_metadata(
     dataset: &Dataset,
     field_id: i32,
-    key: &str,
-    value: &str,
+    entries: &[(&str, String)],
 ) -> Result<Dataset, StorageError> {
     let mut latest = dataset.clone();
     for attempt in 1..=ATTEMPTS_MAX {
@@ -209,7 +210,9 @@ pub async fn set_field_metadata(
             return Err(StorageError::NoColumn { column: format!("field {field_id}") });
         };
         let before = latest.clone();
-        let update = latest.update_field_metadata().update(name.as_str(), [(key, value)])?;
+        let update = latest
+            .update_field_metadata()
+            .update(name.as_str(), entries.iter().map(|(key, value)| (*key, value.as_str())))?;
         match update.await {
             Ok(_) => {
                 durable::sync_commit(&latest, Some(&before)).await?;

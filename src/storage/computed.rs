@@ -12,6 +12,7 @@
 //! | `computed_column.auto_refresh_enabled` | `true` or `false` |
 //! | `computed_column.auto_refresh_interval_seconds` | a positive integer |
 //! | `computed_refresh.source_signature` | `{}` when declared: no fragment is known to be fresh |
+//! | `computed_refresh.*` after a refresh | see [`super::freshness`] |
 //! | `lancegate.refresh.provenance` | digest of our own record (see [`crate::refresh::provenance`]) |
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use lance::Dataset;
 use lance::dataset::NewColumnTransform;
 
 use super::StorageError;
+use super::freshness::SOURCE_SIGNATURE;
 
 /// Marks a field as computed.
 const COMPUTED: &str = "computed_column";
@@ -30,7 +32,6 @@ const EXPRESSION: &str = "computed_column.expression";
 const INPUTS: &str = "computed_column.inputs";
 const AUTO_ENABLED: &str = "computed_column.auto_refresh_enabled";
 const AUTO_INTERVAL: &str = "computed_column.auto_refresh_interval_seconds";
-const SOURCE_SIGNATURE: &str = "computed_refresh.source_signature";
 /// The field metadata key under which our own provenance record is named.
 pub const PROVENANCE: &str = "lancegate.refresh.provenance";
 /// Prefix of the field metadata keys that users may not write.

@@ -1,8 +1,9 @@
 //! The refresh engine against a model that a reader can check by eye.
 //!
 //! Random histories of appends, updates of the input and of another column,
-//! deletes, compactions, restores, filtered and unfiltered refreshes and
-//! abandoned attempts run on a real table and on [`Model`]. After every refresh
+//! merges, deletes, compactions, restores, branches, filtered and unfiltered
+//! refreshes, abandoned attempts, lost and damaged records, and refreshes of a
+//! second column that reads the first run on a real table and on [`Model`]. After every refresh
 //! the number of rows computed must be exactly the model's, and after every step
 //! so must every value. The seed of a failing history is in the message;
 //! `LANCEGATE_MODEL_SEED` replays one, `LANCEGATE_MODEL_HISTORIES` runs more.
@@ -11,13 +12,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{AsArray, Int64Array, RecordBatch, RecordBatchIterator};
+use arrow::array::{Array, AsArray, Int64Array, RecordBatch, RecordBatchIterator};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use chrono::Utc;
 use futures::TryStreamExt;
 use lance::Dataset;
 use lance::dataset::optimize::{CompactionOptions, compact_files};
-use lance::dataset::{UpdateBuilder, WriteMode, WriteParams};
+use lance::dataset::{
+    MergeInsertBuilder, MergeInsertWriteMode, UpdateBuilder, WhenMatched, WhenNotMatched, WriteMode, WriteParams,
+};
 use lancegate::refresh::{self, Ledger, Limits, Progress, RefreshOutcome, RefreshSpec};
 use lancegate::storage::{Store, computed};
 use lancegate_catalog::{Catalog, GatewayId, JobKind, NewJob};
@@ -32,6 +35,26 @@ struct Row {
     x: Option<i64>,
     other: i64,
     computed_from: Option<Option<i64>>,
+    /// The value of `y` that the stored value of `z` was computed from.
+    z_from: Option<Option<i64>>,
+}
+
+impl Row {
+    fn y(&self) -> Option<i64> {
+        self.computed_from.flatten().map(|x| x * 2 + 1)
+    }
+
+    fn y_is_due(&self) -> bool {
+        self.computed_from != Some(self.x)
+    }
+
+    fn z(&self) -> Option<i64> {
+        self.z_from.flatten().map(|y| y - 3)
+    }
+
+    fn z_is_due(&self) -> bool {
+        self.z_from != Some(self.y())
+    }
 }
 
 type Model = BTreeMap<i64, Row>;
@@ -65,15 +88,16 @@ impl Table {
         let empty = batch(&[]);
         let reader = RecordBatchIterator::new([Ok(empty.clone())], empty.schema());
         let dataset = Dataset::write(reader, &table.uri(), Some(params)).await.unwrap();
-        let declaration = computed::Declaration {
-            name: "y".to_owned(),
+        let declaration = |name: &str, expression: &str, input: &str| computed::Declaration {
+            name: name.to_owned(),
             data_type: DataType::Int64,
-            expression: "x * 2 + 1".to_owned(),
-            inputs: vec!["x".to_owned()],
+            expression: expression.to_owned(),
+            inputs: vec![input.to_owned()],
             auto_refresh_enabled: None,
             auto_refresh_interval_seconds: None,
         };
-        computed::declare(&dataset, &[declaration]).await.unwrap();
+        let declared = [declaration("y", "x * 2 + 1", "x"), declaration("z", "y - 3", "y")];
+        computed::declare(&dataset, &declared).await.unwrap();
         table
     }
 
@@ -96,13 +120,51 @@ impl Table {
         let params = WriteParams { mode: WriteMode::Append, max_rows_per_file: 7, ..WriteParams::default() };
         let reader = RecordBatchIterator::new([Ok(data.clone())], data.schema());
         Dataset::write(reader, &self.uri(), Some(params)).await.unwrap();
-        model.extend(rows.into_iter().map(|(id, x, other)| (id, Row { x, other, computed_from: None })));
+        model.extend(rows.into_iter().map(|(id, x, other)| (id, Row { x, other, computed_from: None, z_from: None })));
     }
 
     async fn update(&self, column: &str, value: &str, modulus: i64, rest: i64) {
-        let dataset = Arc::new(self.open().await);
+        Self::update_in(self.open().await, column, value, modulus, rest).await;
+    }
+
+    async fn update_in(dataset: Dataset, column: &str, value: &str, modulus: i64, rest: i64) {
+        let dataset = Arc::new(dataset);
         let update = UpdateBuilder::new(dataset).update_where(&format!("id % {modulus} = {rest}")).unwrap();
         update.set(column, value).unwrap().build().unwrap().execute().await.unwrap();
+    }
+
+    /// Sets `x` of rows by a merge of the columns `id` and `x`, in place or by
+    /// moving the rows.
+    async fn merge(&self, rows: &[(i64, Option<i64>)], mode: MergeInsertWriteMode) {
+        let schema = Schema::new(vec![Field::new("id", DataType::Int64, true), Field::new("x", DataType::Int64, true)]);
+        let ids = Int64Array::from_iter_values(rows.iter().map(|row| row.0));
+        let inputs: Int64Array = rows.iter().map(|row| row.1).collect();
+        let data = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids), Arc::new(inputs)]).unwrap();
+        let reader = RecordBatchIterator::new([Ok(data.clone())], data.schema());
+        let mut merge = MergeInsertBuilder::try_new(Arc::new(self.open().await), vec!["id".to_owned()]).unwrap();
+        merge.when_matched(WhenMatched::UpdateAll).when_not_matched(WhenNotMatched::DoNothing).write_mode(mode);
+        merge.try_build().unwrap().execute_reader(reader).await.unwrap();
+    }
+
+    async fn restore(&self, version: u64) {
+        let mut dataset = self.open().await.checkout_version(version).await.unwrap();
+        dataset.restore().await.unwrap();
+    }
+
+    /// Removes the records, or damages them.
+    fn lose_records(&self, damage: bool) {
+        let folder = format!("{}/_lancegate", self.uri());
+        for file in std::fs::read_dir(folder).into_iter().flatten() {
+            let path = file.unwrap().path();
+            if damage {
+                let mut bytes = std::fs::read(&path).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                std::fs::write(path, bytes).unwrap();
+            } else {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
     }
 
     async fn compact(&self) {
@@ -131,6 +193,15 @@ impl Table {
     /// a killed process would, and lets a second one take the job over.
     async fn refresh(&self, predicate: Option<&str>, abandon_after: Option<Duration>) -> (RefreshOutcome, u64) {
         let spec = RefreshSpec { predicate: predicate.map(str::to_owned), ..self.spec.clone() };
+        let (outcome, computed) = self.run(spec, abandon_after).await;
+        (outcome.unwrap(), computed)
+    }
+
+    async fn run(
+        &self,
+        spec: RefreshSpec,
+        abandon_after: Option<Duration>,
+    ) -> (Result<RefreshOutcome, refresh::RefreshError>, u64) {
         let job = NewJob::new(JobKind::ComputedRefresh, "lancegate", "t", "lancegate");
         let job = self.catalog.submit(job, Utc::now()).await.unwrap();
         let limits = Limits { workers: 2, publish_fragments: 2, publish_interval: Duration::from_secs(10) };
@@ -148,32 +219,38 @@ impl Table {
         let mut ledger = ledger;
         if let Some(after) = abandon_after {
             match tokio::time::timeout(after, attempt(ledger.clone())).await {
-                Ok((outcome, computed)) => return (outcome.unwrap(), computed),
+                Ok(done) => return done,
                 Err(_) => {
                     let again = self.catalog.claim(job.id, &gateway, Duration::ZERO, Utc::now()).await.unwrap();
                     ledger = Ledger::new(self.catalog.clone(), job.id, again.epoch);
                 }
             }
         }
-        let (outcome, computed) = attempt(ledger).await;
-        (outcome.unwrap(), computed)
+        attempt(ledger).await
     }
 
-    async fn values(&self) -> BTreeMap<i64, (Option<i64>, Option<i64>)> {
-        let dataset = self.open().await;
-        let mut scanner = dataset.scan();
-        scanner.project(&["id", "x", "y"]).unwrap();
-        let batches: Vec<RecordBatch> = scanner.try_into_stream().await.unwrap().try_collect().await.unwrap();
-        let mut rows = BTreeMap::new();
-        for batch in batches {
-            let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().clone();
-            let (id, x, y) = (column("id"), column("x"), column("y"));
-            for row in 0..batch.num_rows() {
-                rows.insert(id.value(row), (x.iter().nth(row).flatten(), y.iter().nth(row).flatten()));
-            }
-        }
-        rows
+    async fn values(&self) -> Values {
+        values(&self.open().await).await
     }
+}
+
+/// `x`, `y` and `z` by `id`.
+type Values = BTreeMap<i64, [Option<i64>; 3]>;
+
+async fn values(dataset: &Dataset) -> Values {
+    let mut scanner = dataset.scan();
+    scanner.project(&["id", "x", "y", "z"]).unwrap();
+    let batches: Vec<RecordBatch> = scanner.try_into_stream().await.unwrap().try_collect().await.unwrap();
+    let mut rows = BTreeMap::new();
+    for batch in batches {
+        let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().clone();
+        let columns = ["x", "y", "z"].map(column);
+        for (row, id) in column("id").values().iter().enumerate() {
+            let value = |column: &Int64Array| column.is_valid(row).then(|| column.value(row));
+            rows.insert(*id, [value(&columns[0]), value(&columns[1]), value(&columns[2])]);
+        }
+    }
+    rows
 }
 
 fn batch(rows: &[(i64, Option<i64>, i64)]) -> RecordBatch {
@@ -190,9 +267,8 @@ fn batch(rows: &[(i64, Option<i64>, i64)]) -> RecordBatch {
     RecordBatch::try_new(Arc::new(schema), vec![Arc::new(columns.0), Arc::new(columns.1), Arc::new(columns.2)]).unwrap()
 }
 
-fn expected(model: &Model) -> BTreeMap<i64, (Option<i64>, Option<i64>)> {
-    let value = |row: &Row| row.computed_from.flatten().map(|x| x * 2 + 1);
-    model.iter().map(|(id, row)| (*id, (row.x, value(row)))).collect()
+fn expected(model: &Model) -> Values {
+    model.iter().map(|(id, row)| (*id, [row.x, row.y(), row.z()])).collect()
 }
 
 /// Marks rows as computed and returns how many there were.
@@ -212,10 +288,15 @@ async fn history(seed: u64, steps: usize) {
     let mut table = Table::create().await;
     let mut model = Model::new();
     let mut trace = Vec::new();
-    for _ in 0..steps {
+    // What a restore may go back to.
+    let mut past: Vec<(u64, Model)> = Vec::new();
+    // Whether the record of `z` was lost since its last refresh: then more rows
+    // may be computed than the model asks for.
+    let mut z_lost = false;
+    for step in 0..steps {
         let (modulus, rest) = (random.random_range(2..7), random.random_range(0..2));
         let hit = |id: i64| id % modulus == rest;
-        match random.random_range(0..10) {
+        match random.random_range(0..17) {
             0 | 1 => {
                 let rows = random.random_range(1..25);
                 trace.push(format!("append {rows}"));
@@ -251,19 +332,110 @@ async fn history(seed: u64, steps: usize) {
                 let after = Duration::from_micros(random.random_range(100..40_000));
                 trace.push(format!("refresh, abandoned after {after:?}"));
                 let (outcome, _) = table.refresh(None, Some(after)).await;
-                refresh_model(&mut model, |_, row| row.computed_from != Some(row.x));
+                refresh_model(&mut model, |_, row| row.y_is_due());
                 assert_eq!(outcome.rows_remaining, 0, "seed {seed}: {trace:#?}");
+            }
+            8 | 9 => {
+                trace.push("refresh z".to_owned());
+                let spec = RefreshSpec { column: "z".to_owned(), ..table.spec.clone() };
+                let (outcome, computed) = table.run(spec, None).await;
+                if model.values().any(Row::y_is_due) {
+                    let refused =
+                        matches!(&outcome, Err(refresh::RefreshError::InputNotRefreshed { input, .. }) if input == "y");
+                    assert!(refused && computed == 0, "seed {seed}: {outcome:?} {trace:#?}");
+                } else {
+                    let outcome = outcome.unwrap_or_else(|error| panic!("seed {seed}: {error} {trace:#?}"));
+                    let due = model.values().filter(|row| row.z_is_due()).count() as u64;
+                    model.values_mut().for_each(|row| row.z_from = Some(row.y()));
+                    assert_eq!(
+                        (outcome.rows_assigned, outcome.rows_remaining),
+                        (computed, 0),
+                        "seed {seed}: {trace:#?}"
+                    );
+                    assert!(
+                        computed == due || (z_lost && computed > due),
+                        "seed {seed}: {computed} for {due} {trace:#?}"
+                    );
+                    z_lost = false;
+                }
+            }
+            10 if !past.is_empty() => {
+                let (version, then) = past[random.random_range(0..past.len())].clone();
+                trace.push(format!("restore version {version}"));
+                table.restore(version).await;
+                model = then;
+            }
+            11 => {
+                let mode = if random.random() {
+                    MergeInsertWriteMode::RewriteColumns
+                } else {
+                    MergeInsertWriteMode::RewriteRows
+                };
+                trace.push(format!("merge x where id % {modulus} = {rest}, {mode:?}"));
+                let hits = model.iter_mut().filter(|(id, _)| hit(**id));
+                let rows: Vec<(i64, Option<i64>)> = hits
+                    .map(|(id, row)| {
+                        row.x = row.x.map_or(Some(7), |x| Some(x + i64::from(id % 2 == 0)));
+                        (*id, row.x)
+                    })
+                    .collect();
+                if !rows.is_empty() {
+                    table.merge(&rows, mode).await;
+                }
+            }
+            12 => {
+                trace.push("refresh on a branch".to_owned());
+                let name = format!("b{step}");
+                let mut main = table.open().await;
+                let version = main.version_id();
+                let branch = main.create_branch(&name, version, None).await.unwrap();
+                Table::update_in(branch, "x", "x + 100", modulus, rest).await;
+                let mut there = model.clone();
+                there.iter_mut().filter(|(id, _)| hit(**id)).for_each(|(_, row)| row.x = row.x.map(|x| x + 100));
+                let spec = RefreshSpec { branch: Some(name.clone()), ..table.spec.clone() };
+                let (outcome, computed) = table.run(spec, None).await;
+                let due = refresh_model(&mut there, |_, row| row.y_is_due());
+                assert_eq!((outcome.unwrap().rows_assigned, computed), (due, due), "seed {seed}: {trace:#?}");
+                let found = values(&main.checkout_branch(&name).await.unwrap()).await;
+                assert_eq!(found, expected(&there), "seed {seed}: on the branch {trace:#?}");
+            }
+            13 => {
+                trace.push("refresh, killed before its record".to_owned());
+                let (outcome, _) = table.refresh(None, None).await;
+                refresh_model(&mut model, |_, row| row.y_is_due());
+                // The version of the values is the table as the kill leaves it.
+                if let Some(version) = outcome.published_version {
+                    table.restore(version).await;
+                }
+                let (outcome, _) = table.refresh(None, None).await;
+                assert_eq!(outcome.rows_remaining, 0, "seed {seed}: {trace:#?}");
+            }
+            14 if !model.is_empty() => {
+                let damage = random.random();
+                trace.push(format!("refresh, records lost (damaged: {damage}), refresh"));
+                table.refresh(None, None).await;
+                table.lose_records(damage);
+                let (outcome, computed) = table.refresh(None, None).await;
+                refresh_model(&mut model, |_, row| row.y_is_due());
+                let all = model.len() as u64;
+                assert_eq!((outcome.rows_assigned, computed), (all, all), "seed {seed}: {trace:#?}");
+                // Their records are gone, too.
+                past.clear();
+                z_lost = true;
             }
             _ => {
                 trace.push("refresh".to_owned());
                 let (outcome, computed) = table.refresh(None, None).await;
-                let due = refresh_model(&mut model, |_, row| row.computed_from != Some(row.x));
+                let due = refresh_model(&mut model, |_, row| row.y_is_due());
                 assert_eq!(outcome.rows_assigned, due, "seed {seed}: {trace:#?}");
                 assert_eq!((computed, outcome.rows_remaining), (due, 0), "seed {seed}: {trace:#?}");
                 assert_eq!(outcome.published_version.is_some(), due > 0, "seed {seed}: {trace:#?}");
             }
         }
         assert_eq!(table.values().await, expected(&model), "seed {seed}: {trace:#?}");
+        if !z_lost {
+            past.push((table.open().await.version_id(), model.clone()));
+        }
     }
 }
 
@@ -277,7 +449,7 @@ async fn rc_02_every_history_computes_exactly_the_rows_that_it_must() {
     let histories: u64 = seed("LANCEGATE_MODEL_HISTORIES").unwrap_or(40);
     let first = rand::random::<u32>().into();
     for seed in first..first + histories {
-        history(seed, 12).await;
+        history(seed, 16).await;
     }
 }
 
@@ -312,7 +484,37 @@ async fn rc_15_concurrent_writes_never_fail_a_refresh_or_lose_a_row() {
     assert_eq!(outcome.rows_remaining, 0, "seed {seed}");
     let (outcome, computed) = table.refresh(None, None).await;
     assert_eq!((outcome.rows_assigned, computed), (0, 0), "seed {seed}");
-    for (id, (x, y)) in table.values().await {
+    for (id, [x, y, _]) in table.values().await {
         assert_eq!(y, x.map(|x| x * 2 + 1), "seed {seed}, row {id}");
     }
+}
+
+/// Records that no version names are removed once there are more of them than
+/// versions; those that main or a branch names stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unnamed_records_are_removed_and_named_ones_stay() {
+    let mut table = Table::create().await;
+    let mut model = Model::new();
+    table.append(&mut model, 5, &mut StdRng::seed_from_u64(1)).await;
+    table.refresh(None, None).await;
+    let mut main = table.open().await;
+    let version = main.version_id();
+    main.create_branch("kept", version, None).await.unwrap();
+    table.update("x", "x + 1", 1, 0).await;
+    table.refresh(None, None).await;
+    let folder = format!("{}/_lancegate", table.uri());
+    let count = || std::fs::read_dir(&folder).unwrap().count();
+    let dataset = table.open().await;
+    let none = chrono::TimeDelta::zero();
+    assert_eq!((count(), refresh::tidy::remove_older(&dataset, none).await.unwrap()), (2, 0), "all are named");
+    for orphan in 0..40 {
+        std::fs::write(format!("{folder}/{orphan:064x}.prov"), b"nobody names it").unwrap();
+    }
+    assert_eq!(refresh::tidy::remove_unnamed_records(&dataset).await.unwrap(), 0, "they may be in use any moment");
+    assert_eq!(refresh::tidy::remove_older(&dataset, none).await.unwrap(), 40);
+    assert_eq!(count(), 2);
+    let (outcome, computed) = table.refresh(None, None).await;
+    assert_eq!((outcome.rows_assigned, computed), (0, 0), "the record is still there");
+    let spec = RefreshSpec { branch: Some("kept".to_owned()), ..table.spec.clone() };
+    assert_eq!(table.run(spec, None).await.1, 0, "the branch still has its record");
 }
