@@ -13,6 +13,7 @@ mod jobs;
 mod meta;
 mod objects;
 mod open;
+mod parts;
 mod receipts;
 mod retention;
 mod rows;

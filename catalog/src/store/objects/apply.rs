@@ -15,7 +15,7 @@ use crate::object::{
     object_of,
 };
 
-pub(super) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result<()> {
+pub(in crate::store) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result<()> {
     match change {
         ObjectChange::CreateDatabase(database) => create_database(tx, database).await,
         ObjectChange::DropDatabase { name } => drop_database(tx, &name).await,
