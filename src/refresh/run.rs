@@ -183,7 +183,7 @@ impl Attempt<'_> {
         let left_over = self.ledger.left_over(snapshot.definition).await?;
         let (inputs, output) = (snapshot.input_signer(), snapshot.output_signer());
         let mut fitting: BTreeMap<u64, StagedFragment> = BTreeMap::new();
-        for part in left_over {
+        for mut part in left_over {
             let id = part.fragment_id;
             let due = work.iter().find(|work| work.fragment_id == id);
             let Some(due) = due.filter(|_| !fitting.contains_key(&id)) else { continue };
@@ -194,6 +194,8 @@ impl Attempt<'_> {
                 && &part.rows - deleted_rows(&fragment).await? == due.rows
                 && commit::is_intact(&snapshot.dataset, &part.file).await?
             {
+                // Rows that were deleted since count for nothing.
+                part.rows.clone_from(&due.rows);
                 fitting.insert(id, part);
             }
         }

@@ -192,11 +192,10 @@ async fn commit(
         .map(|replacement| DataReplacementGroup(replacement.fragment_id, replacement.file.clone()))
         .collect();
     let operation = Operation::DataReplacement { replacements: groups };
-    let transaction = TransactionBuilder::new(latest.version_id(), operation).build();
-    let committed = CommitBuilder::new(Arc::new(latest.clone()))
-        .with_transaction_properties(properties.clone())
-        .execute(transaction)
-        .await?;
+    let mut transaction = TransactionBuilder::new(latest.version_id(), operation).build();
+    // Lance 14 takes properties on the builder of the commit, too, and drops them.
+    transaction.transaction_properties = Some(Arc::new(properties.clone()));
+    let committed = CommitBuilder::new(Arc::new(latest.clone())).execute(transaction).await?;
     // As if the answer of a commit that was made had been lost.
     reach("publish.committed").await.map_err(|error| lance::Error::io(error.to_string()))?;
     Ok(committed)
