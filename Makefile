@@ -22,6 +22,9 @@ export CARGO_TARGET_DIR
 
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 QUICK := --profile quick --workspace
+# Tests make the program fail at named places, which no other build has. Only
+# the gateway itself is compiled anew for it; dependencies are the same.
+TESTED := --features lancegate/failpoints
 NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo yes)
 
 # One environment for each content of the list of packages.
@@ -53,16 +56,16 @@ test: lint python ## Run everything that CI runs.
 	$(call need,psql,postgresql-client)
 	$(call need,kill,procps)
 ifeq ($(NEXTEST),yes)
-	cargo nextest run --cargo-profile quick --workspace
+	cargo nextest run --cargo-profile quick --workspace $(TESTED)
 else
 	@echo "cargo-nextest is not installed (cargo install --locked cargo-nextest); using cargo test"
-	cargo test $(QUICK)
+	cargo test $(QUICK) $(TESTED)
 endif
 
 .PHONY: lint
 lint: tools ## Check the format and run clippy; a warning is an error.
 	cargo fmt --all --check
-	cargo clippy $(QUICK) --all-targets -- -D warnings
+	cargo clippy $(QUICK) $(TESTED) --all-targets -- -D warnings
 
 .PHONY: build
 build: tools ## Build the release binary to bin/lancegate.

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod config;
 pub mod error;
 pub mod exec;
+pub mod failpoint;
 pub mod gateway;
 pub mod http;
 pub mod jobs;

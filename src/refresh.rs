@@ -46,8 +46,12 @@ use crate::storage::{StorageError, Store};
 pub struct RefreshSpec {
     /// Location of the table, as the catalog holds it.
     pub location: String,
-    /// Name of the column.
+    /// Name of the column when the job was made.
     pub column: String,
+    /// Lance's id of the column's field: the binding. A rename keeps it; a column
+    /// that is made again under the name is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field_id: Option<i32>,
     /// Source text of the WHERE clause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicate: Option<String>,
@@ -103,6 +107,16 @@ impl RefreshSpec {
                 Ok(Arc::new(main.checkout_version(version).await.map_err(missing)?))
             }
         }
+    }
+
+    /// Returns the name that the column has at a version.
+    ///
+    /// # Errors
+    /// [`StorageError::NoColumn`] if it was dropped, also if another has its name now.
+    pub fn column_in(&self, dataset: &Dataset) -> Result<String, StorageError> {
+        let Some(id) = self.field_id else { return Ok(self.column.clone()) };
+        let field = dataset.schema().field_by_id(id);
+        field.map(|field| field.name.clone()).ok_or_else(|| StorageError::NoColumn { column: self.column.clone() })
     }
 
     /// Returns how many workers run.

@@ -74,6 +74,65 @@ pub enum StorageError {
     },
 }
 
+impl StorageError {
+    /// Returns whether another attempt may succeed without anybody's help: what
+    /// is slow, interrupted or contended, but not what is missing, damaged,
+    /// forbidden or full.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Conflict(_) => true,
+            Self::Lance(error) => is_transient(error),
+            Self::Io { source, .. } => is_transient_io(source),
+            Self::NotFound { .. } | Self::Scheme { .. } | Self::NoColumn { .. } | Self::Unsupported { .. } => false,
+        }
+    }
+}
+
+fn is_transient(error: &lance::Error) -> bool {
+    match error {
+        lance::Error::Timeout { .. }
+        | lance::Error::RetryableCommitConflict { .. }
+        | lance::Error::TooMuchWriteContention { .. } => true,
+        lance::Error::IO { .. } => {
+            let text = error.to_string().to_ascii_lowercase();
+            let lasting = ["no space left", "os error 28", "permission denied", "not found", "no such file", "access"];
+            !lasting.iter().chain(&DAMAGE).any(|sign| text.contains(sign))
+        }
+        _ => false,
+    }
+}
+
+/// How reports of a damaged file read.
+const DAMAGE: [&str; 7] = [
+    "invalid magic",
+    "unexpected end",
+    "out of bounds",
+    "truncated",
+    "magic number",
+    "past the end",
+    "fill whole buffer",
+];
+
+/// Returns whether a report, in lower case, is of a file that is there and too
+/// short or unreadable as Lance.
+pub(crate) fn looks_damaged(report: &str) -> bool {
+    DAMAGE.iter().any(|sign| report.contains(sign))
+}
+
+fn is_transient_io(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    !matches!(
+        error.kind(),
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::StorageFull
+            | ErrorKind::QuotaExceeded
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::InvalidData
+    )
+}
+
 /// Opens the tables below one data root and shares caches between them.
 #[derive(Debug, Clone)]
 pub struct Store {

@@ -14,6 +14,7 @@ mod meta;
 mod names;
 mod objects;
 mod open;
+mod parts;
 mod receipts;
 mod retention;
 mod rows;

@@ -53,7 +53,7 @@ impl Layers {
             let Some(name) = name.to_str().filter(|name| name.starts_with(ENVIRONMENT_PREFIX)) else {
                 continue;
             };
-            if name == CONFIG_VARIABLE {
+            if name == CONFIG_VARIABLE || crate::failpoint::is_variable(name) {
                 continue;
             }
             let path = name[ENVIRONMENT_PREFIX.len()..].replace("__", ".").to_lowercase();

@@ -52,24 +52,12 @@ pub(super) fn lance(error: &lance::Error) -> SqlError {
         Error::Arrow { .. } => SqlState::DATA_EXCEPTION,
         _ => SqlState::INTERNAL_ERROR,
     };
-    let code = if code == SqlState::IO_ERROR && looks_damaged(&full) { SqlState::DATA_CORRUPTED } else { code };
+    let code = if code == SqlState::IO_ERROR && crate::storage::looks_damaged(&full.to_ascii_lowercase()) {
+        SqlState::DATA_CORRUPTED
+    } else {
+        code
+    };
     SqlError::new(code, message)
-}
-
-/// A file that is there and too short or unreadable as Lance is damaged.
-fn looks_damaged(message: &str) -> bool {
-    let message = message.to_ascii_lowercase();
-    [
-        "invalid magic",
-        "unexpected end",
-        "out of bounds",
-        "truncated",
-        "magic number",
-        "past the end",
-        "fill whole buffer",
-    ]
-    .iter()
-    .any(|sign| message.contains(sign))
 }
 
 fn io_code(error: &std::io::Error) -> SqlState {

@@ -9,6 +9,7 @@ use lance::dataset::{ColumnAlteration, NewColumnTransform};
 use lancegate_catalog::ObjectChange;
 
 use crate::error::{Result, SqlError};
+use crate::exec::refresh::binding_key;
 use crate::exec::{Engine, Outcome, session};
 use crate::session::Session;
 use crate::sql::plan::AlterTablePlan;
@@ -43,10 +44,16 @@ pub(super) async fn alter(engine: &Engine, session: &mut Session, plan: &AlterTa
     Ok(Outcome::Done("ALTER TABLE".to_owned()))
 }
 
+/// Ends the refreshes of columns that are gone from main: of these bindings, not
+/// of others that have or get the same names (RC-16).
 async fn cancel_jobs(engine: &Engine, session: &Session, table: &BoundTable, columns: &[String]) -> Result<()> {
     let by = session.principal.user.as_str();
     for column in columns {
-        engine.catalog().cancel_jobs_of(table.record.id, Some(column), None, by, Utc::now()).await?;
+        let fields = &table.dataset.schema().fields;
+        let Some(field) = fields.iter().find(|field| field.name == *column) else { continue };
+        let key = binding_key(table.record.id, None, field.id);
+        let why = format!("column \"{column}\" was dropped");
+        engine.catalog().cancel_exclusive(vec![key], by, &why, Utc::now()).await?;
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Runs REFRESH COLUMN, EXPLAIN REFRESH COLUMN and EXPLAIN JOB.
 
 use lancegate_auth::{Object, Principal, Privilege};
-use lancegate_catalog::{CatalogError, Job, JobKind, NewJob};
+use lancegate_catalog::{CatalogError, Job, JobKind, NewJob, TableId};
 use lancegate_sql::ast::Wait;
 use serde_json::json;
 
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome};
+use crate::failpoint::reach;
 use crate::refresh::explain::{self, PlanRow};
 use crate::refresh::{RefreshSpec, explain::explain as explain_refresh};
 use crate::session::{NoticeSeverity, Session, StatementContext, TransactionStatus};
@@ -20,6 +21,8 @@ pub(crate) mod blocked;
 
 use self::answer::Answer;
 
+/// The branch that has no name of its own.
+const MAIN: &str = "main";
 /// The field of a job's document that holds the statement, for EXPLAIN JOB.
 const STATEMENT: &str = "statement";
 
@@ -42,12 +45,15 @@ pub(crate) async fn refresh(
     let registry = reads_registry(engine, &session.principal).await?;
     // Asked before the job is there, which would count itself.
     let early = registry && wants_handle(session, plan.statement.wait) && !engine.jobs().retained_full().await?;
+    reach("submit.before").await?;
     let job = submit(engine, session, plan, registry).await?;
+    reach("submit.after").await?;
     let answer = if early {
         Answer::submitted(&job)
     } else {
         Answer::succeeded(&blocked::until_ended(engine, session, job.id, ctx).await?, registry)
     };
+    reach("submit.acknowledge").await?;
     Ok(Outcome::batch(answer.batch()?, "REFRESH COLUMN"))
 }
 
@@ -68,17 +74,15 @@ fn wants_handle(session: &Session, wait: Option<Wait>) -> bool {
 async fn submit(engine: &Engine, session: &Session, plan: &RefreshPlan, registry: bool) -> Result<Job> {
     let record = &plan.table.record;
     let user = session.principal.user.as_str();
-    let branch = plan.statement.options.branch.clone();
+    let branch = plan.statement.options.branch.clone().filter(|branch| branch != MAIN);
     let mut spec = json!(plan.spec());
     spec[STATEMENT] = json!(plan.statement.to_string());
     let mut job = NewJob::new(JobKind::ComputedRefresh, &record.name.database, &record.name.name, user);
     job.namespace.clone_from(&record.name.namespace);
     job.table_id = Some(record.id);
     job.column = Some(plan.column.name.clone());
-    // One active refresh per table generation, branch and column: the field id
-    // stays the column's own when it is renamed.
-    let key = format!("refresh/{}/{}/{}", record.id, branch.as_deref().unwrap_or(""), plan.column.field_id);
-    job.exclusive_key = Some(key);
+    // One active refresh per table generation, branch and column (RC-16).
+    job.exclusive_key = Some(binding_key(record.id, branch.as_deref(), plan.column.field_id));
     job.branch = branch;
     job.spec = spec;
     match engine.jobs().submit(job).await {
@@ -86,6 +90,12 @@ async fn submit(engine: &Engine, session: &Session, plan: &RefreshPlan, registry
         Err(CatalogError::Busy { active }) => Err(busy(plan, registry.then(|| active.to_string()))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Names a computed column of a table generation on a branch (`None` is main).
+/// The field id stays the column's own when it is renamed.
+pub(crate) fn binding_key(table: TableId, branch: Option<&str>, field_id: i32) -> String {
+    format!("refresh/{table}/{}/{field_id}", branch.unwrap_or(""))
 }
 
 /// The id is part of the registry: only those who may read that see it.

@@ -17,7 +17,7 @@ use lance::Dataset;
 use lance::dataset::{InsertBuilder, WriteMode, WriteParams};
 use lance_file::version::LanceFileVersion;
 use lancegate_auth::{Grant, Object, Principal, Privilege, Subject};
-use lancegate_catalog::{ObjectChange, Table, TableId, TableKind, TableName};
+use lancegate_catalog::{CancelOutcome, ObjectChange, Table, TableId, TableKind, TableName};
 
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome, adopt, dml, query, session};
@@ -102,10 +102,13 @@ pub(super) async fn drop(engine: &Engine, session: &mut Session, plan: &DropTabl
 pub(super) async fn drop_tables(engine: &Engine, by: &str, tables: &[Table]) -> Result<()> {
     for table in tables {
         adopt::mark_dropped(engine, &table.location).await;
-        engine.catalog().cancel_jobs_of(table.id, None, None, by, Utc::now()).await?;
     }
-    let changes = tables.iter().map(|table| ObjectChange::DropTable { id: table.id }).collect();
-    engine.catalog().apply(changes).await?;
+    let ids = tables.iter().map(|table| table.id).collect();
+    let jobs = engine.catalog().drop_tables(ids, by, Utc::now()).await?;
+    // An attempt that goes on to write would make the folder anew.
+    let running = jobs.into_iter().filter(|(_, outcome)| *outcome == CancelOutcome::Requested);
+    let ended = futures::future::join_all(running.map(|(id, _)| engine.jobs().wait_shortly(id)));
+    ended.await;
     for table in tables {
         remove(engine, &table.location).await;
     }

@@ -15,6 +15,7 @@ use super::progress::Sampler;
 use super::verdict::{self, Ended, Stop, Verdict};
 use super::work::WorkError;
 use super::{Inner, now};
+use crate::failpoint;
 use crate::refresh::Progress;
 
 /// How often counters are looked at; most looks write nothing.
@@ -107,6 +108,9 @@ impl Attempt {
 
     async fn renew(&mut self) {
         let (begun, lease) = (Instant::now(), self.inner.config.lease);
+        if let Err(error) = failpoint::reach("lease.renew").await {
+            return tracing::warn!(%error, "cannot renew the lease");
+        }
         let renewal = self.inner.catalog.renew_lease(self.job.id, self.job.epoch, lease, now());
         match tokio::time::timeout(lease / 3, renewal).await {
             Ok(Ok(request)) => {
@@ -176,13 +180,17 @@ impl Attempt {
     /// and another attempt finds the work done.
     async fn settle(mut self, ended: Ended) {
         self.count_rows();
+        // The work may have heard of a request, from the registry, before us.
+        if self.stop.is_none() && matches!(ended, Ended::Returned(Err(WorkError::Stopped))) {
+            self.look_at_job().await;
+        }
         let verdict = verdict::decide(ended, self.stop);
         tracing::info!(?verdict, "attempt ended");
         if verdict != Verdict::Leave {
             let last = self.sampler.last(&self.progress, now());
             self.record(last.phase, last.progress).await;
         }
-        if let Err(error) = self.write(verdict).await {
+        if let Err(error) = self.write_surely(verdict).await {
             if error.is_stale_epoch() {
                 tracing::info!(%error, "the job is another attempt's");
             } else {
@@ -191,10 +199,30 @@ impl Attempt {
         }
     }
 
+    async fn write_surely(&self, verdict: Verdict) -> Result<(), CatalogError> {
+        if let Err(error) = failpoint::reach("end.before").await {
+            tracing::error!(%error, "the end of an attempt is not recorded");
+            return Ok(());
+        }
+        self.write(verdict).await?;
+        if let Err(error) = failpoint::reach("end.after").await {
+            tracing::error!(%error, "the end of an attempt is recorded");
+        }
+        Ok(())
+    }
+
     async fn write(&self, verdict: Verdict) -> Result<(), CatalogError> {
         let (catalog, id, epoch) = (&self.inner.catalog, self.job.id, self.job.epoch);
         match verdict {
             Verdict::Complete(result) => catalog.complete(id, epoch, result, now()).await.map(drop),
+            Verdict::Retry(failure) => {
+                let earlier = catalog.retries(id).await?;
+                if earlier + 1 >= verdict::ATTEMPTS_MAX {
+                    return catalog.fail(id, epoch, failure, now()).await.map(drop);
+                }
+                let not_before = now() + verdict::rest(earlier, rand::random());
+                catalog.retry(id, epoch, failure, not_before, now()).await.map(drop)
+            }
             Verdict::Fail(failure) => catalog.fail(id, epoch, failure, now()).await.map(drop),
             Verdict::Cancel(why) => {
                 if let Some(message) = why {

@@ -8,9 +8,12 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Inner, attempt, now};
+use crate::failpoint;
 
 /// How long the loop rests after the registry refused a claim.
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
+/// The shortest time between two looks for delayed jobs.
+const LOOK_MIN: Duration = Duration::from_millis(10);
 
 /// Claims jobs until the runner stops.
 pub(super) async fn run(inner: Arc<Inner>) {
@@ -18,8 +21,18 @@ pub(super) async fn run(inner: Arc<Inner>) {
     // Subscribed before the first look, so that no submission falls in between.
     let mut changes = inner.catalog.subscribe();
     while let Some(slot) = free_slot(&inner, &slots).await {
+        if let Err(error) = failpoint::reach("claim.before").await {
+            tracing::error!(%error, "cannot claim jobs");
+            rest(&inner).await;
+            continue;
+        }
         match inner.catalog.claim_next(&inner.gateway, inner.config.lease, now()).await {
             Ok(Some(job)) => {
+                if let Err(error) = failpoint::reach("claim.after").await {
+                    // As if the answer had been lost: the lease runs out.
+                    tracing::error!(%error, "a claimed job is left alone");
+                    continue;
+                }
                 let attempt = attempt::supervise(Arc::clone(&inner), job);
                 let work = async move {
                     attempt.await;
@@ -51,7 +64,7 @@ async fn free_slot(inner: &Inner, slots: &Arc<Semaphore>) -> Option<OwnedSemapho
 /// Waits until a job may have become claimable: something was queued, or a
 /// lease or a delay may have run out, of which no change tells.
 async fn until_claimable(inner: &Inner, changes: &mut broadcast::Receiver<JobChange>) {
-    let poll = tokio::time::sleep(inner.config.lease / 3);
+    let poll = tokio::time::sleep(next_look(inner).await);
     tokio::pin!(poll);
     loop {
         tokio::select! {
@@ -62,6 +75,19 @@ async fn until_claimable(inner: &Inner, changes: &mut broadcast::Receiver<JobCha
                 Ok(_) | Err(RecvError::Lagged(_)) => return,
                 Err(RecvError::Closed) => return rest(inner).await,
             },
+        }
+    }
+}
+
+/// Returns how long nothing can become claimable by itself, as far as is known.
+async fn next_look(inner: &Inner) -> Duration {
+    let regular = inner.config.lease / 3;
+    match inner.catalog.next_claim_at().await {
+        Ok(Some(at)) => regular.min((at - now()).to_std().unwrap_or_default()).max(LOOK_MIN),
+        Ok(None) => regular,
+        Err(error) => {
+            tracing::warn!(%error, "cannot look for delayed jobs");
+            regular
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What becomes of a job when its attempt has ended: a pure decision.
 
 use std::any::Any;
+use std::time::Duration;
 
 use lancegate_catalog::Failure;
 use serde_json::Value;
@@ -37,6 +38,8 @@ pub(super) enum Ended {
 pub(super) enum Verdict {
     /// The job succeeded.
     Complete(Value),
+    /// The job is queued for another attempt, or fails after the last one.
+    Retry(Failure),
     /// The job failed for good.
     Fail(Failure),
     /// The job ends as canceled; the text says why if nobody asked for it.
@@ -57,6 +60,7 @@ pub(super) fn decide(ended: Ended, stop: Option<Stop>) -> Verdict {
     match ended {
         // What is published is not unsaid, whatever was asked meanwhile.
         Ended::Returned(Ok(result)) => Verdict::Complete(result),
+        Ended::Returned(Err(WorkError::Transient(failure))) => Verdict::Retry(failure),
         Ended::Returned(Err(WorkError::Failed(failure))) => Verdict::Fail(failure),
         Ended::Returned(Err(WorkError::Gone(what))) => Verdict::Cancel(Some(what)),
         Ended::Returned(Err(WorkError::LeaseLost)) | Ended::Aborted => Verdict::Leave,
@@ -69,6 +73,15 @@ pub(super) fn decide(ended: Ended, stop: Option<Stop>) -> Verdict {
         },
         Ended::Panicked(message) => Verdict::Fail(internal(&format!("an attempt panicked: {message}"))),
     }
+}
+
+/// Attempts of a job that may fail before it fails itself.
+pub(super) const ATTEMPTS_MAX: u32 = 5;
+
+/// Returns how long a job rests after so many failed attempts before this one:
+/// 1 s, doubling, give or take a fifth; `random` is from 0 to 1.
+pub(super) fn rest(earlier: u32, random: f64) -> Duration {
+    Duration::from_secs(1 << earlier.min(6)).mul_f64(0.8 + 0.4 * random)
 }
 
 /// Returns what a failed job keeps of an error.
@@ -120,6 +133,7 @@ mod tests {
             (stopped(), Some(Stop::LeaseLost), Verdict::Leave),
             (stopped(), None, Verdict::Fail(internal())),
             (Ended::Returned(Err(WorkError::Failed(failed()))), None, Verdict::Fail(failed())),
+            (Ended::Returned(Err(WorkError::Transient(failed()))), None, Verdict::Retry(failed())),
             (Ended::Returned(Err(WorkError::Failed(failed()))), Some(Stop::LeaseLost), Verdict::Leave),
             (Ended::Returned(Err(WorkError::LeaseLost)), None, Verdict::Leave),
             (Ended::Returned(Err(WorkError::Gone("x".into()))), None, Verdict::Cancel(Some("x".into()))),
@@ -130,5 +144,11 @@ mod tests {
             let shown = format!("{ended:?} {stop:?}");
             assert_eq!(decide(ended, stop), expected, "{shown}");
         }
+    }
+
+    #[test]
+    fn rests_double_and_differ_by_a_fifth_at_most() {
+        let between = |earlier| (rest(earlier, 0.0).as_millis(), rest(earlier, 1.0).as_millis());
+        assert_eq!([between(0), between(1), between(3)], [(800, 1_200), (1_600, 2_400), (6_400, 9_600)]);
     }
 }

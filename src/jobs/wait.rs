@@ -1,12 +1,27 @@
 //! Waiting for the end of a job without polling.
 
+use std::time::Duration;
+
 use lancegate_catalog::{CatalogError, EntityKind, Job, JobId};
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use super::Jobs;
 
+/// How long a statement waits for attempts that were told to stop.
+const STOPPING_MAX: Duration = Duration::from_secs(5);
+
 impl Jobs {
+    /// Waits for a job that was told to stop, for a few seconds at most.
+    pub async fn wait_shortly(&self, id: JobId) {
+        let cancel = CancellationToken::new();
+        match tokio::time::timeout(STOPPING_MAX, self.wait(id, &cancel)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(job_id = %id, %error, "cannot wait for a job"),
+            Err(_) => tracing::warn!(job_id = %id, "a job that was told to stop goes on"),
+        }
+    }
+
     /// Waits until a job has reached a terminal state and returns it, or `None`
     /// if `cancel` fired first; the job goes on then. Safe to drop.
     ///

@@ -29,6 +29,8 @@ pub(super) enum WorkError {
     LeaseLost,
     /// What it works on does not exist any more.
     Gone(String),
+    /// It failed in a way that another attempt may not meet.
+    Transient(Failure),
     /// It failed.
     Failed(Failure),
 }
@@ -95,6 +97,7 @@ fn sorted(error: RefreshError, spec: &RefreshSpec) -> WorkError {
         RefreshError::Storage(StorageError::NotFound { .. }) if spec.branch.is_none() => {
             WorkError::Gone(format!("the table of column \"{}\" does not exist any more", spec.column))
         }
+        _ if error.is_transient() => WorkError::Transient(failure(&SqlError::from(error))),
         _ => WorkError::Failed(failure(&SqlError::from(error))),
     }
 }

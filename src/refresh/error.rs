@@ -4,6 +4,7 @@ use datafusion::error::DataFusionError;
 
 use super::expression::ExpressionError;
 use crate::storage::StorageError;
+use lancegate_catalog::CatalogError;
 
 /// See the variants. [`Self::error_name`] is what a failed job records.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +63,23 @@ impl RefreshError {
     /// Sorts what Lance's scanner reports while it evaluates a predicate.
     pub(super) fn evaluating(error: lance::Error) -> Self {
         Self::Storage(StorageError::Lance(error))
+    }
+
+    /// Returns whether another attempt of the job may succeed.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Storage(error) => error.is_transient(),
+            Self::Registry(CatalogError::Store { .. }) => true,
+            Self::Expression { .. }
+            | Self::Predicate(_)
+            | Self::Evaluate(_)
+            | Self::InputNotRefreshed { .. }
+            | Self::ConcurrentWrite { .. }
+            | Self::Canceled
+            | Self::LeaseLost
+            | Self::Registry(_)
+            | Self::Worker(_) => false,
+        }
     }
 
     /// Returns the name that `failure.error_code` of a job holds.

@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use futures::stream::StreamExt;
+use futures::FutureExt as _;
+use futures::stream::{Stream, StreamExt};
 use lance::Dataset;
 use lance::dataset::refs::Ref;
 use lance_table::format::Fragment;
 use roaring::RoaringBitmap;
+use tokio::time::MissedTickBehavior;
 
 use super::expression::Evaluator;
 use super::ledger::Ledger;
@@ -17,15 +19,22 @@ use super::plan::{self, FragmentWork, RefreshPlan};
 use super::profile::PhaseClock;
 use super::progress::Progress;
 use super::provenance::{FragmentProvenance, Provenance};
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, deleted_rows};
 use super::stage::{StageTimes, StagedFragment, stage_fragment};
 use super::{Limits, RefreshError, RefreshOutcome, RefreshSpec, staleness, tidy};
+use crate::failpoint::reach;
 use crate::storage::commit::{self, Replacement};
 use crate::storage::freshness::Freshness;
-use crate::storage::{StorageError, Store, computed};
+use crate::storage::{StorageError, Store, computed, durable};
 
 /// Times that rows invalidated by concurrent writes are planned again (RC-15).
 const ROUNDS_MAX: u32 = 3;
+/// The longest time for which a complete part is not noted. Parts that are
+/// complete sooner after each other share a note.
+const NOTE_INTERVAL: Duration = Duration::from_millis(500);
+/// Tries of the record of the inputs, and the rest after the first.
+const RECORD_ATTEMPTS_MAX: u32 = 3;
+const RECORD_REST: Duration = Duration::from_millis(100);
 
 /// Runs a refresh to its end.
 ///
@@ -47,7 +56,9 @@ pub async fn run(
     let latest = spec.open(store).await?;
     let source_version = ledger.pin_source(latest.version_id()).await?;
     let pinned = at_version(&latest, source_version).await?;
-    let snapshot = Arc::new(Snapshot::of(pinned, &spec.column)?);
+    let name = spec.column_in(&pinned)?;
+    let snapshot = Arc::new(Snapshot::of(pinned, &name)?);
+    reach("refresh.pinned").await?;
     let evaluator = evaluator(&snapshot)?;
     let mut attempt = Attempt {
         spec,
@@ -64,8 +75,11 @@ pub async fn run(
         times: StageTimes::default(),
     };
     let plan = plan::plan(&snapshot, spec.predicate.as_deref()).await?;
-    attempt.take_over(&latest, &snapshot, &plan.current).await?;
-    let worked = attempt.work(&snapshot, &plan, &mut clock).await;
+    reach("refresh.planned").await?;
+    let worked = match attempt.take_over(&latest, &snapshot, &plan.current).await {
+        Ok(()) => attempt.work(&snapshot, &plan, &mut clock).await,
+        Err(error) => Err(error),
+    };
     clock.enter("committing");
     // A failed or cancelled attempt keeps what it published, and its record.
     let sealed = attempt.seal(&snapshot, &plan).await;
@@ -108,6 +122,12 @@ pub(super) fn evaluator(snapshot: &Snapshot) -> Result<Evaluator, RefreshError> 
         .map_err(|source| RefreshError::Expression { column: column.name.clone(), source })
 }
 
+/// Parts that are complete and not offered yet; the first `noted` are noted.
+struct Group {
+    noted: usize,
+    parts: Vec<StagedFragment>,
+}
+
 struct Attempt<'a> {
     spec: &'a RefreshSpec,
     ledger: &'a Ledger,
@@ -127,27 +147,73 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Offers what an earlier attempt of the job staged and noted.
+    /// Offers what earlier attempts of the job have noted. One that is to stop
+    /// only counts what is visible, so that its inputs are recorded.
     async fn take_over(
         &mut self,
         latest: &Arc<Dataset>,
         pinned: &Snapshot,
         before: &Provenance,
     ) -> Result<(), RefreshError> {
-        let intended = self.ledger.intended().await?;
-        if intended.is_empty() {
-            return Ok(());
-        }
-        tracing::info!(job = %self.ledger.job(), fragments = intended.len(), "taking over staged fragments");
+        let mut noted = self.ledger.noted(pinned.definition).await?;
         let known = pinned.at(Arc::clone(latest))?;
-        if known.definition != pinned.definition {
+        if noted.is_empty() || known.definition != pinned.definition {
             return Ok(());
         }
-        let rows = intended.iter().map(|staged| staged.rows.len()).sum();
-        self.progress.planned(intended.len() as u64, rows);
+        let running = self.progress.ensure_running();
+        if running.is_err() {
+            let visible = |part: &StagedFragment| {
+                latest.iter_fragments().any(|fragment| commit::is_visible(fragment, &part.file))
+            };
+            noted.retain(visible);
+        }
+        tracing::info!(job = %self.ledger.job(), fragments = noted.len(), "taking over staged fragments");
+        self.count_planned(&noted);
+        self.offer(&known, before, noted).await?;
+        running
+    }
+
+    /// Takes over what ended jobs have left for this plan: parts of exactly the
+    /// rows that are due, whose inputs and stored values are where they were. Their
+    /// fragments leave the work.
+    async fn reuse(
+        &mut self,
+        snapshot: &Snapshot,
+        work: &mut Vec<FragmentWork>,
+    ) -> Result<Vec<StagedFragment>, RefreshError> {
+        let left_over = self.ledger.left_over(snapshot.definition).await?;
+        let (inputs, output) = (snapshot.input_signer(), snapshot.output_signer());
+        let mut fitting: BTreeMap<u64, StagedFragment> = BTreeMap::new();
+        for mut part in left_over {
+            let id = part.fragment_id;
+            let due = work.iter().find(|work| work.fragment_id == id);
+            let Some(due) = due.filter(|_| !fitting.contains_key(&id)) else { continue };
+            let number = usize::try_from(id).expect("Lance fragment ids fit 32 bits");
+            let fragment = snapshot.dataset.get_fragment(number).expect("the plan was made on this version");
+            let (signed_inputs, signed_output) = (inputs.sign(fragment.metadata()), output.sign(fragment.metadata()));
+            if (signed_inputs, signed_output) == (part.inputs, part.replaces)
+                && &part.rows - deleted_rows(&fragment).await? == due.rows
+                && commit::is_intact(&snapshot.dataset, &part.file).await?
+            {
+                // Rows that were deleted since count for nothing.
+                part.rows.clone_from(&due.rows);
+                fitting.insert(id, part);
+            }
+        }
+        if fitting.is_empty() {
+            return Ok(Vec::new());
+        }
+        let taken = self.ledger.take(fitting.into_values().collect()).await?;
+        tracing::info!(job = %self.ledger.job(), fragments = taken.len(), "reusing fragments that ended jobs staged");
+        work.retain(|work| taken.iter().all(|part| part.fragment_id != work.fragment_id));
+        self.count_planned(&taken);
+        Ok(taken)
+    }
+
+    fn count_planned(&self, parts: &[StagedFragment]) {
+        let rows = parts.iter().map(|part| part.rows.len()).sum();
+        self.progress.planned(parts.len() as u64, rows);
         self.progress.staged(rows);
-        self.publish(&known, before, intended).await?;
-        Ok(())
     }
 
     /// Works through a plan and, as long as concurrent writes invalidate staged
@@ -161,14 +227,16 @@ impl Attempt<'_> {
         let mut snapshot = Arc::clone(pinned);
         let mut work = self.without_published(plan);
         let mut before = plan.current.clone();
+        let mut ready = self.reuse(&snapshot, &mut work).await?;
         for round in 0.. {
-            if work.is_empty() {
+            if work.is_empty() && ready.is_empty() {
                 return Ok(());
             }
             let rows = work.iter().map(|work| work.rows.len()).sum();
             self.progress.planned(work.len() as u64, rows);
             clock.enter("running splits");
-            let rejected = self.stage_and_publish(&snapshot, &before, work).await?;
+            let ready = std::mem::take(&mut ready);
+            let rejected = self.stage_and_publish(&snapshot, &before, work, ready).await?;
             if rejected == 0 {
                 return Ok(());
             }
@@ -199,12 +267,14 @@ impl Attempt<'_> {
         plan.work.iter().filter(|work| !done(work)).cloned().collect()
     }
 
-    /// Returns the number of fragments whose files did not fit any more.
+    /// Stages fragments, and publishes them with those that are `ready` and noted
+    /// already. Returns the number of fragments whose files did not fit any more.
     async fn stage_and_publish(
         &mut self,
         snapshot: &Arc<Snapshot>,
         before: &Provenance,
         work: Vec<FragmentWork>,
+        ready: Vec<StagedFragment>,
     ) -> Result<usize, RefreshError> {
         let group_size = self.limits.publish_fragments.max(snapshot.dataset.count_fragments() / 100).max(1);
         let workers = self.spec.workers(&self.limits);
@@ -212,25 +282,43 @@ impl Attempt<'_> {
         let mut staging = futures::stream::iter(work)
             .map(|work| spawn_stage(Arc::clone(snapshot), evaluator.clone(), work, Arc::clone(&progress)))
             .buffer_unordered(workers);
-        let mut group = Vec::new();
+        let mut group = Group { noted: ready.len(), parts: ready };
         let mut rejected = 0;
         let mut last = Instant::now();
-        while let Some(staged) = staging.next().await {
-            let (staged, times) = staged?;
-            self.note(&staged, times);
-            group.push(staged);
-            if group.len() >= group_size || last.elapsed() >= self.limits.publish_interval {
-                rejected += self.publish(snapshot, before, std::mem::take(&mut group)).await?;
+        let mut notes = tokio::time::interval(NOTE_INTERVAL);
+        notes.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let staged = tokio::select! {
+                biased;
+                staged = staging.next() => staged,
+                _ = notes.tick() => {
+                    self.note(snapshot, &mut group).await?;
+                    continue;
+                }
+            };
+            match staged {
+                Some(Ok((part, times))) => {
+                    self.count(&part, times);
+                    group.parts.push(part);
+                }
+                Some(Err(error)) => {
+                    self.keep(snapshot, &mut group, &mut staging).await;
+                    return Err(error);
+                }
+                None => break,
+            }
+            if group.parts.len() >= group_size || last.elapsed() >= self.limits.publish_interval {
+                rejected += self.publish(snapshot, before, &mut group).await?;
                 last = Instant::now();
             }
         }
-        if !group.is_empty() {
-            rejected += self.publish(snapshot, before, group).await?;
+        if !group.parts.is_empty() {
+            rejected += self.publish(snapshot, before, &mut group).await?;
         }
         Ok(rejected)
     }
 
-    fn note(&mut self, staged: &StagedFragment, times: StageTimes) {
+    fn count(&mut self, staged: &StagedFragment, times: StageTimes) {
         self.progress.staged(staged.rows.len());
         self.fragments += 1;
         self.times.read += times.read;
@@ -238,46 +326,95 @@ impl Attempt<'_> {
         self.times.write += times.write;
     }
 
-    /// Notes, then commits a group. Returns how many files did not fit.
+    /// Notes the parts of a group that are not noted yet, durably and together.
+    async fn note(&self, snapshot: &Snapshot, group: &mut Group) -> Result<(), RefreshError> {
+        let new = &group.parts[group.noted..];
+        if new.is_empty() {
+            return Ok(());
+        }
+        let names = new.iter().map(|part| part.file.path.as_str());
+        durable::sync_data_files(&snapshot.dataset, names).await?;
+        reach("note.before").await?;
+        self.ledger.note(snapshot.definition, snapshot.dataset.version_id(), new).await?;
+        group.noted = group.parts.len();
+        reach("note.after").await?;
+        Ok(())
+    }
+
+    /// Notes what is complete when an attempt ends early, for the next one.
+    async fn keep(
+        &mut self,
+        snapshot: &Snapshot,
+        group: &mut Group,
+        staging: &mut (impl Stream<Item = Result<(StagedFragment, StageTimes), RefreshError>> + Unpin),
+    ) {
+        while let Some(Some(staged)) = staging.next().now_or_never() {
+            if let Ok((part, times)) = staged {
+                self.count(&part, times);
+                group.parts.push(part);
+            }
+        }
+        match self.note(snapshot, group).await {
+            // Asked to stop: the parts are noted all the same.
+            Ok(()) | Err(RefreshError::Canceled) => {}
+            Err(error) => tracing::warn!(job = %self.ledger.job(), %error, "complete parts were not noted"),
+        }
+    }
+
+    /// Notes, then commits a group, which is empty then. Returns how many files
+    /// did not fit.
     async fn publish(
         &mut self,
         snapshot: &Snapshot,
         before: &Provenance,
-        group: Vec<StagedFragment>,
+        group: &mut Group,
     ) -> Result<usize, RefreshError> {
+        self.note(snapshot, group).await?;
         self.progress.ensure_running()?;
-        self.ledger.intend(&group).await?;
+        // Of a lease that was lost, or of a cancel, the registry knows first.
+        self.ledger.note(snapshot.definition, snapshot.dataset.version_id(), &[]).await?;
+        group.noted = 0;
+        self.offer(snapshot, before, std::mem::take(&mut group.parts)).await
+    }
+
+    /// Commits noted parts as far as they fit; returns how many did not.
+    async fn offer(
+        &mut self,
+        snapshot: &Snapshot,
+        before: &Provenance,
+        parts: Vec<StagedFragment>,
+    ) -> Result<usize, RefreshError> {
+        reach("publish.before").await?;
         let properties = HashMap::from([
             (commit::JOB_ID.to_owned(), self.ledger.job().to_string()),
             ("lancegate.epoch".to_owned(), self.ledger.epoch().0.to_string()),
             ("lancegate.sequence".to_owned(), self.commits.to_string()),
         ]);
-        let replacements: Vec<Replacement> = group.iter().map(replacement).collect();
+        let replacements: Vec<Replacement> = parts.iter().map(replacement).collect();
         let output_id = snapshot.column.field_id;
         let input_ids = &snapshot.input_ids;
         let published = commit::publish(&snapshot.dataset, output_id, input_ids, &replacements, &properties).await?;
         self.commits += u64::from(published.committed);
         let dataset = Arc::new(published.dataset);
-        self.account(&snapshot.at(Arc::clone(&dataset))?, before, &group, &published.fragments);
-        if !published.fragments.is_empty() {
+        for position in &published.rejected {
+            self.progress.discarded(parts[*position].rows.len());
+        }
+        let visible: Vec<&StagedFragment> = published.visible.iter().map(|position| &parts[*position]).collect();
+        self.account(&snapshot.at(Arc::clone(&dataset))?, before, &visible);
+        if !visible.is_empty() {
             self.newest = Some(dataset);
         }
+        reach("publish.after").await?;
+        self.ledger.published(visible.iter().map(|part| part.file.path.clone()).collect()).await?;
         Ok(published.rejected.len())
     }
 
-    fn account(&mut self, visible: &Snapshot, before: &Provenance, group: &[StagedFragment], published: &[u64]) {
-        let output = visible.output_signer();
-        let fragments: HashMap<u64, _> =
-            visible.dataset.iter_fragments().map(|fragment| (fragment.id, fragment)).collect();
-        let mut counted = (0, 0);
-        for staged in group {
+    fn account(&mut self, now: &Snapshot, before: &Provenance, visible: &[&StagedFragment]) {
+        let output = now.output_signer();
+        let fragments: HashMap<u64, _> = now.dataset.iter_fragments().map(|fragment| (fragment.id, fragment)).collect();
+        for staged in visible {
             let id = staged.fragment_id;
-            let fragment = fragments.get(&id).filter(|_| published.contains(&id));
-            let Some(fragment) = fragment else {
-                self.progress.discarded(staged.rows.len());
-                continue;
-            };
-            counted = (counted.0 + 1, counted.1 + staged.rows.len());
+            let fragment = fragments[&id];
             let entry = FragmentProvenance {
                 // What it was computed from, also if an input moved since.
                 inputs: staged.inputs,
@@ -287,8 +424,9 @@ impl Attempt<'_> {
             self.published.insert(id, entry);
             *self.computed.entry(id).or_default() |= &staged.rows;
         }
-        self.rows_assigned += counted.1;
-        self.progress.published(counted.0, counted.1);
+        let rows = visible.iter().map(|staged| staged.rows.len()).sum();
+        self.rows_assigned += rows;
+        self.progress.published(visible.len() as u64, rows);
     }
 
     /// Records what is current now, in a metadata-only commit. Returns the
@@ -300,7 +438,7 @@ impl Attempt<'_> {
         };
         let current = staleness::resolve(&now, Some(&plan.current), &self.published).await?;
         if (self.newest.is_some() || plan.carried)
-            && let Err(error) = record(&now, &current).await
+            && let Err(error) = record_surely(&now, &current).await
         {
             tracing::warn!(job = %self.ledger.job(), %error, "inputs were not recorded; the rows may be computed again");
         }
@@ -324,12 +462,27 @@ fn not_current(staged: &StagedFragment, fragment: &Fragment, before: &Provenance
     rows
 }
 
+/// Tries more than once: without the record all that the job did is done again.
+async fn record_surely(now: &Snapshot, current: &Provenance) -> Result<(), StorageError> {
+    for attempt in 1..RECORD_ATTEMPTS_MAX {
+        match record(now, current).await {
+            Err(error) if error.is_transient() => tracing::info!(attempt, %error, "recording the inputs again"),
+            ended => return ended,
+        }
+        tokio::time::sleep(RECORD_REST * attempt).await;
+    }
+    record(now, current).await
+}
+
 async fn record(now: &Snapshot, current: &Provenance) -> Result<(), StorageError> {
+    reach("record.before").await?;
     let mut entries = vec![(computed::PROVENANCE, current.write(&now.dataset).await?)];
     if let Some(signatures) = plan::wholly_current(now, current).await? {
         entries.extend(Freshness::write(&now.dataset, &now.column, &signatures).await?);
     }
+    reach("record.written").await?;
     commit::set_field_metadata(&now.dataset, now.column.field_id, &entries).await?;
+    reach("record.after").await?;
     match tidy::remove_unnamed_records(&now.dataset).await {
         Ok(0) => {}
         Ok(removed) => tracing::info!(removed, "removed provenance records that no version names"),

@@ -82,6 +82,7 @@ pub async fn stage_fragment(
     let mut failure = None;
     let batches = async_batches(&mut stage, &mut stored, progress, &mut failure);
     let written = fragment.write_columns(batches, &output).await;
+    crate::failpoint::reach("stage.file").await?;
     if let Some(failure) = failure {
         return Err(failure);
     }
@@ -134,8 +135,9 @@ fn async_batches<'a>(
         let waiting = Instant::now();
         let batch = stored.next().await?;
         stage.times.read += waiting.elapsed();
+        let reached = crate::failpoint::reach("stage.batch").await;
         let computed = match batch {
-            Ok(batch) => stage.compute(&batch, progress),
+            Ok(batch) => reached.map_err(RefreshError::from).and_then(|()| stage.compute(&batch, progress)),
             Err(error) => Err(StorageError::from(error).into()),
         };
         let item = computed.map_err(|error| {

@@ -7,7 +7,7 @@
 //! inputs are in other files than those it was computed from, or when somebody
 //! else replaced the values meanwhile; Lance itself would accept the last two.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use lance_table::format::{DataFile, Fragment};
 
 use super::signature::{Signature, Signer};
 use super::{StorageError, durable};
+use crate::failpoint::reach;
 
 /// Transaction property of every value commit: the job that made it.
 pub const JOB_ID: &str = "lancegate.job_id";
@@ -43,10 +44,10 @@ pub struct Replacement {
 pub struct Published {
     /// The table at the version that holds them.
     pub dataset: Dataset,
-    /// Fragments whose file is visible.
-    pub fragments: Vec<u64>,
-    /// Fragments whose file no longer fits.
-    pub rejected: Vec<u64>,
+    /// Positions of the replacements whose file is visible.
+    pub visible: Vec<usize>,
+    /// Positions of those whose file no longer fits.
+    pub rejected: Vec<usize>,
     /// Whether a commit was made (none is when everything was there or rejected).
     pub committed: bool,
 }
@@ -55,6 +56,8 @@ pub struct Published {
 ///
 /// Idempotent: a file that the newest version references already counts as
 /// published, so a caller that does not know whether its commit arrived asks again.
+/// The files must be durable already; of several for one fragment the first that
+/// fits is taken.
 ///
 /// # Errors
 /// [`StorageError::Conflict`] after too many lost races,
@@ -66,24 +69,27 @@ pub async fn publish(
     replacements: &[Replacement],
     properties: &HashMap<String, String>,
 ) -> Result<Published, StorageError> {
-    let names = replacements.iter().map(|replacement| replacement.file.path.as_str());
-    durable::sync_data_files(dataset, names).await?;
     let mut latest = dataset.clone();
     let mut last = None;
     for attempt in 1..=ATTEMPTS_MAX {
         latest.checkout_latest().await?;
         let mut sorted = sort(&latest, output_id, input_ids, replacements)?;
-        reject_unreadable(&latest, &mut sorted).await?;
+        reject_unreadable(&latest, replacements, &mut sorted).await?;
         if sorted.fitting.is_empty() {
-            let Sorted { published, rejected, .. } = sorted;
-            return Ok(Published { dataset: latest, fragments: published, rejected, committed: false });
+            // A commit whose answer was lost has not been flushed yet.
+            if !sorted.visible.is_empty() {
+                durable::sync_path(&latest, &latest.manifest_location().path).await?;
+            }
+            let Sorted { visible, rejected, .. } = sorted;
+            return Ok(Published { dataset: latest, visible, rejected, committed: false });
         }
-        match commit(&latest, &sorted.fitting, properties).await {
+        let fitting: Vec<&Replacement> = sorted.fitting.iter().map(|position| &replacements[*position]).collect();
+        match commit(&latest, &fitting, properties).await {
             Ok(committed) => {
                 durable::sync_commit(&committed, Some(&latest)).await?;
-                let mut fragments = sorted.published;
-                fragments.extend(sorted.fitting.iter().map(|replacement| replacement.fragment_id));
-                return Ok(Published { dataset: committed, fragments, rejected: sorted.rejected, committed: true });
+                let mut visible = sorted.visible;
+                visible.extend(sorted.fitting);
+                return Ok(Published { dataset: committed, visible, rejected: sorted.rejected, committed: true });
             }
             // Whatever the answer was, the next look at the newest version tells
             // what is true: published, still fitting, or rejected.
@@ -101,62 +107,81 @@ pub async fn publish(
     }
 }
 
-struct Sorted<'a> {
-    published: Vec<u64>,
-    fitting: Vec<&'a Replacement>,
-    rejected: Vec<u64>,
+/// Positions of replacements by what the newest version says of them.
+#[derive(Default)]
+struct Sorted {
+    visible: Vec<usize>,
+    fitting: Vec<usize>,
+    rejected: Vec<usize>,
 }
 
-fn sort<'a>(
+fn sort(
     latest: &Dataset,
     output_id: i32,
     input_ids: &[i32],
-    replacements: &'a [Replacement],
-) -> Result<Sorted<'a>, StorageError> {
+    replacements: &[Replacement],
+) -> Result<Sorted, StorageError> {
     if latest.schema().field_by_id(output_id).is_none() {
         return Err(StorageError::NoColumn { column: format!("field {output_id}") });
     }
     let fragments: HashMap<u64, &Fragment> = latest.iter_fragments().map(|fragment| (fragment.id, fragment)).collect();
     let (inputs, output) = (Signer::new(latest, input_ids), Signer::new(latest, &[output_id]));
-    let mut sorted = Sorted { published: Vec::new(), fitting: Vec::new(), rejected: Vec::new() };
-    for replacement in replacements {
-        let id = replacement.fragment_id;
-        let Some(fragment) = fragments.get(&id) else {
-            sorted.rejected.push(id);
+    let mut sorted = Sorted::default();
+    for (position, replacement) in replacements.iter().enumerate() {
+        let Some(fragment) = fragments.get(&replacement.fragment_id) else {
+            sorted.rejected.push(position);
             continue;
         };
-        if fragment.files.iter().any(|file| file.path == replacement.file.path) {
-            sorted.published.push(id);
+        if is_visible(fragment, &replacement.file) {
+            sorted.visible.push(position);
         } else if inputs.sign(fragment) == replacement.inputs && output.sign(fragment) == replacement.replaces {
-            sorted.fitting.push(replacement);
+            sorted.fitting.push(position);
         } else {
-            sorted.rejected.push(id);
+            sorted.rejected.push(position);
         }
     }
     Ok(sorted)
 }
 
+/// Returns whether a fragment references a file.
+pub fn is_visible(fragment: &Fragment, file: &DataFile) -> bool {
+    fragment.files.iter().any(|known| known.path == file.path)
+}
+
 /// Lance commits a reference to a file that is not there, and then nobody can
-/// read the table any more; so look first.
-async fn reject_unreadable(dataset: &Dataset, sorted: &mut Sorted<'_>) -> Result<(), StorageError> {
-    let store = dataset.object_store(None).await?;
-    let mut fitting = Vec::with_capacity(sorted.fitting.len());
-    for replacement in sorted.fitting.drain(..) {
-        let path = dataset.data_dir().join(replacement.file.path.as_str());
-        let size = match store.size(&path).await {
-            Ok(size) => Some(size),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error.into()),
-        };
-        let expected = replacement.file.file_size_bytes.get().map(u64::from);
-        if size.is_some() && (expected.is_none() || expected == size) {
-            fitting.push(replacement);
+/// read the table any more; so look first. It would also take two files for
+/// one fragment.
+async fn reject_unreadable(
+    dataset: &Dataset,
+    replacements: &[Replacement],
+    sorted: &mut Sorted,
+) -> Result<(), StorageError> {
+    let mut fragments = HashSet::new();
+    for position in std::mem::take(&mut sorted.fitting) {
+        let replacement = &replacements[position];
+        if !fragments.contains(&replacement.fragment_id) && is_intact(dataset, &replacement.file).await? {
+            fragments.insert(replacement.fragment_id);
+            sorted.fitting.push(position);
         } else {
-            sorted.rejected.push(replacement.fragment_id);
+            sorted.rejected.push(position);
         }
     }
-    sorted.fitting = fitting;
     Ok(())
+}
+
+/// Returns whether a file that a commit is to reference is there, in full length.
+///
+/// # Errors
+/// If the storage cannot be asked.
+pub async fn is_intact(dataset: &Dataset, file: &DataFile) -> Result<bool, StorageError> {
+    let store = dataset.object_store(None).await?;
+    let size = match store.size(&dataset.data_dir().join(file.path.as_str())).await {
+        Ok(size) => size,
+        Err(error) if error.is_not_found() => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let expected = file.file_size_bytes.get().map(u64::from);
+    Ok(expected.is_none_or(|expected| expected == size))
 }
 
 async fn commit(
@@ -173,7 +198,10 @@ async fn commit(
     let transaction = TransactionBuilder::new(latest.version_id(), operation)
         .transaction_properties(Some(Arc::new(properties.clone())))
         .build();
-    CommitBuilder::new(Arc::new(latest.clone())).execute(transaction).await
+    let committed = CommitBuilder::new(Arc::new(latest.clone())).execute(transaction).await?;
+    // As if the answer of a commit that was made had been lost.
+    reach("publish.committed").await.map_err(|error| lance::Error::io(error.to_string()))?;
+    Ok(committed)
 }
 
 fn may_try_again(error: &lance::Error) -> bool {
@@ -215,6 +243,7 @@ pub async fn set_field_metadata(
             .update(name.as_str(), entries.iter().map(|(key, value)| (*key, value.as_str())))?;
         match update.await {
             Ok(_) => {
+                reach("record.committed").await?;
                 durable::sync_commit(&latest, Some(&before)).await?;
                 return Ok(latest);
             }

@@ -15,6 +15,7 @@ use lancegate_catalog::{Catalog, Job, JobFilter, JobId, Timestamp};
 use super::columns::{self, borrowed, count, made};
 use super::{SystemContext, SystemRelation, jobs};
 use crate::error::Result;
+use crate::refresh::ledger::PartNote;
 use crate::refresh::stage::StagedFragment;
 
 type Column = columns::Column<SplitRow>;
@@ -71,13 +72,11 @@ pub async fn read(catalog: &Catalog, job: &Job) -> Result<Vec<SplitRow>> {
     let mut splits: BTreeMap<u64, (u64, SplitRow)> = BTreeMap::new();
     for receipt in catalog.receipts(job.id).await? {
         // Notes of another kind or format are not splits.
-        let Ok(staged) = serde_json::from_value::<Vec<StagedFragment>>(receipt.value) else { continue };
-        for staged in staged {
-            let epoch = receipt.epoch.0;
-            let newest = splits.get(&staged.fragment_id).is_none_or(|(seen, _)| *seen <= epoch);
-            if newest {
-                splits.insert(staged.fragment_id, (epoch, split(job, epoch, &staged)));
-            }
+        let Some(PartNote { part, .. }) = PartNote::read(&receipt) else { continue };
+        let epoch = receipt.epoch.0;
+        let newest = splits.get(&part.fragment_id).is_none_or(|(seen, _)| *seen <= epoch);
+        if newest {
+            splits.insert(part.fragment_id, (epoch, split(job, epoch, &part)));
         }
     }
     Ok(splits.into_values().map(|(_, split)| split).collect())

@@ -75,6 +75,7 @@ impl Table {
         let spec = RefreshSpec {
             location: "t.lance".to_owned(),
             column: "y".to_owned(),
+            field_id: None,
             predicate: None,
             branch: None,
             num_workers: None,

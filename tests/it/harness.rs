@@ -54,6 +54,8 @@ struct Folder {
     /// Configuration, log and ports; removed at the end.
     own: TempDir,
     data: PathBuf,
+    /// What the next process fails at; see `lancegate::failpoint`.
+    failpoints: Option<String>,
 }
 
 impl Gateway {
@@ -67,12 +69,12 @@ impl Gateway {
     pub(crate) fn start_with(config: &str) -> Self {
         let own = tempfile::tempdir().unwrap();
         let data = own.path().join("data");
-        Self::launch(Folder { own, data }, config)
+        Self::launch(Folder { own, data, failpoints: None }, config)
     }
 
     /// Starts a gateway on a data folder that goes on to exist.
     pub(crate) fn start_in(data: &Path) -> Self {
-        Self::launch(Folder { own: tempfile::tempdir().unwrap(), data: data.to_owned() }, "")
+        Self::launch(Folder { own: tempfile::tempdir().unwrap(), data: data.to_owned(), failpoints: None }, "")
     }
 
     fn launch(folder: Folder, config: &str) -> Self {
@@ -154,6 +156,29 @@ impl Gateway {
         (self.child, self.pg, self.http) = spawn(&self.folder);
     }
 
+    /// Starts the gateway again with failpoints, which the start after it has not.
+    pub(crate) fn restart_failing(&mut self, failpoints: &str) {
+        self.folder.failpoints = Some(failpoints.to_owned());
+        self.restart();
+        self.folder.failpoints = None;
+    }
+
+    /// Returns how the process ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Waits until the process has ended by itself.
+    pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
+        wait(&mut self.child)
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
     /// Asks the gateway to stop and returns how it ended.
     pub(crate) fn stop(&mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
@@ -193,6 +218,7 @@ fn spawn(folder: &Folder) -> (Child, SocketAddr, SocketAddr) {
         .args([OsStr::new("--config"), folder.config().as_os_str()])
         .args([OsStr::new("--ports-file"), folder.ports().as_os_str()])
         .env("LANCEGATE_PASSWORD", PASSWORD)
+        .envs(folder.failpoints.iter().map(|failpoints| ("LANCEGATE_FAILPOINTS", failpoints)))
         .stdout(Stdio::piped())
         .stderr(File::options().create(true).append(true).open(folder.log()).unwrap())
         .spawn()

@@ -10,6 +10,8 @@ mod computed;
 mod crash;
 mod databases;
 mod engine;
+#[cfg(feature = "failpoints")]
+mod faults;
 mod harness;
 mod http;
 mod interop;

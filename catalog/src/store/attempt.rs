@@ -78,6 +78,21 @@ impl Catalog {
         .await
     }
 
+    /// Returns how often attempts of a job have failed and given it back, as far
+    /// as its events are kept.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::CatalogError::Store).
+    pub async fn retries(&self, id: JobId) -> Result<u32> {
+        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM job_events WHERE job_id = $1 AND message = $2")
+            .bind(id.to_string())
+            .bind(Trigger::Retry.as_str())
+            .fetch_one(self.readers())
+            .await?;
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
     /// Parks a held job that was asked to pause, after its drain.
     ///
     /// # Errors

@@ -44,6 +44,20 @@ impl Catalog {
         .await
     }
 
+    /// Returns the earliest time at which a queued job that waits for a time may
+    /// be claimed.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::CatalogError::Store).
+    pub async fn next_claim_at(&self) -> Result<Option<Timestamp>> {
+        let earliest: Option<i64> =
+            sqlx::query_scalar("SELECT MIN(not_before) FROM jobs WHERE state = 'queued' AND parent IS NULL")
+                .fetch_one(self.readers())
+                .await?;
+        earliest.map(|at| rows::timestamp("not_before", at)).transpose()
+    }
+
     /// Takes this job, which must be queued or left by a lost attempt. For children, and for work that
     /// is run by whoever submitted it.
     ///

@@ -1,8 +1,11 @@
 //! What users ask of jobs: cancel, pause, resume.
 
+use sqlx::sqlite::SqliteRow;
+
 use super::draft::{Draft, load, step};
 use super::events::Note;
 use super::jobs;
+use super::objects;
 use super::rows;
 use super::writer::Tx;
 use super::{Catalog, Durability};
@@ -10,6 +13,7 @@ use crate::Timestamp;
 use crate::error::{CatalogError, Result};
 use crate::ids::{JobId, TableId};
 use crate::job::{CancelOutcome, Control, IllegalTransition, JobState, PauseOutcome, ResumeOutcome, Trigger};
+use crate::object::ObjectChange;
 
 /// The phase in which results become visible and a job cannot be parked.
 const PHASE_COMMITTING: &str = "committing";
@@ -29,50 +33,67 @@ impl Catalog {
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 let draft = load(tx, id).await?;
-                cancel(tx, draft, &by, now).await
+                cancel(tx, draft, &by, None, now).await
             })
         })
         .await
     }
 
-    /// Asks for the end of every unfinished job of a table generation – of
-    /// those on `column` and on `branch` only, when they are given. A job
-    /// without a branch is on `main`. All in one transaction.
+    /// Asks for the end of the unfinished jobs with these exclusive keys, in one
+    /// transaction; their events say why.
     ///
     /// # Errors
     ///
     /// [`Store`](CatalogError::Store).
-    pub async fn cancel_jobs_of(
+    pub async fn cancel_exclusive(
         &self,
-        table: TableId,
-        column: Option<&str>,
-        branch: Option<&str>,
+        keys: Vec<String>,
+        by: &str,
+        why: &str,
+        now: Timestamp,
+    ) -> Result<Vec<(JobId, CancelOutcome)>> {
+        let (by, why) = (by.to_owned(), why.to_owned());
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                let mut outcomes = Vec::new();
+                for key in keys {
+                    let rows = sqlx::query(jobs::select("WHERE exclusive_key = $1 AND finished_at IS NULL"))
+                        .bind(key)
+                        .fetch_all(tx.connection())
+                        .await?;
+                    outcomes.extend(cancel_rows(tx, &rows, &by, &why, now).await?);
+                }
+                Ok(outcomes)
+            })
+        })
+        .await
+    }
+
+    /// Removes the names of tables and asks for the end of their unfinished jobs,
+    /// all of it or nothing. Returns the jobs.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](CatalogError::NotFound) for a table; then no job is asked.
+    pub async fn drop_tables(
+        &self,
+        tables: Vec<TableId>,
         by: &str,
         now: Timestamp,
     ) -> Result<Vec<(JobId, CancelOutcome)>> {
-        let (column, branch) = (column.map(str::to_owned), branch.map(str::to_owned));
         let by = by.to_owned();
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
-                let rows = sqlx::query(jobs::select(
-                    "WHERE finished_at IS NULL AND table_id = $1
-                        AND ($2 IS NULL OR column_name = $2) AND ($3 IS NULL OR COALESCE(branch, 'main') = $3)
-                     ORDER BY created_at, job_id",
-                ))
-                .bind(table.to_string())
-                .bind(column)
-                .bind(branch)
-                .fetch_all(tx.connection())
-                .await?;
-                let mut outcomes = Vec::with_capacity(rows.len());
-                for row in &rows {
-                    let id = rows::job(row)?.id;
-                    // Read again: ending a parent has ended its children.
-                    let draft = load(tx, id).await?;
-                    if matches!(draft.job.status.state, JobState::Other(_)) {
-                        continue;
-                    }
-                    outcomes.push((id, cancel(tx, draft, &by, now).await?));
+                let mut outcomes = Vec::new();
+                for table in tables {
+                    objects::apply::apply(tx, ObjectChange::DropTable { id: table }).await?;
+                    let rows = sqlx::query(jobs::select(
+                        "WHERE finished_at IS NULL AND table_id = $1 ORDER BY created_at, job_id",
+                    ))
+                    .bind(table.to_string())
+                    .fetch_all(tx.connection())
+                    .await?;
+                    outcomes.extend(cancel_rows(tx, &rows, &by, "the table was dropped", now).await?);
                 }
                 Ok(outcomes)
             })
@@ -122,7 +143,26 @@ impl Catalog {
     }
 }
 
-async fn cancel(tx: &mut Tx, draft: Draft, by: &str, now: Timestamp) -> Result<CancelOutcome> {
+async fn cancel_rows(
+    tx: &mut Tx,
+    rows: &[SqliteRow],
+    by: &str,
+    why: &str,
+    now: Timestamp,
+) -> Result<Vec<(JobId, CancelOutcome)>> {
+    let mut outcomes = Vec::with_capacity(rows.len());
+    for row in rows {
+        let id = rows::job(row)?.id;
+        // Read again: ending a parent has ended its children.
+        let draft = load(tx, id).await?;
+        if !matches!(draft.job.status.state, JobState::Other(_)) {
+            outcomes.push((id, cancel(tx, draft, by, Some(why), now).await?));
+        }
+    }
+    Ok(outcomes)
+}
+
+async fn cancel(tx: &mut Tx, draft: Draft, by: &str, why: Option<&str>, now: Timestamp) -> Result<CancelOutcome> {
     let status = &draft.job.status;
     if status.state.is_terminal() {
         return Ok(CancelOutcome::AlreadyTerminal(status.state.clone()));
@@ -131,8 +171,11 @@ async fn cancel(tx: &mut Tx, draft: Draft, by: &str, now: Timestamp) -> Result<C
         return Ok(CancelOutcome::Requested);
     }
     let running = status.state == JobState::InProgress;
-    let message = if running { "cancel requested" } else { "canceled" };
-    step(tx, draft, Trigger::Cancel, Note::by(by).saying(message), now).await?;
+    let mut message = if running { "cancel requested" } else { "canceled" }.to_owned();
+    if let Some(why) = why {
+        message = format!("{message}: {why}");
+    }
+    step(tx, draft, Trigger::Cancel, Note::by(by).saying(&message), now).await?;
     Ok(if running { CancelOutcome::Requested } else { CancelOutcome::Canceled })
 }
 

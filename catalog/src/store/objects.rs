@@ -3,7 +3,7 @@
 //! Reads are here; every change is an [`ObjectChange`] and goes through
 //! [`Catalog::apply`], so that one change and many are the same code.
 
-mod apply;
+pub(super) mod apply;
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};

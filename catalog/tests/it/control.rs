@@ -103,37 +103,90 @@ async fn a_drain_that_fails_ends_parked_or_canceled() {
 }
 
 #[tokio::test]
-async fn dropping_a_column_cancels_its_jobs_and_no_others() {
+async fn a_key_cancels_its_jobs_and_no_others_and_the_events_say_why() {
     let store = Store::new().await;
-    let table = TableId::new(at(0));
-    let job = |table: TableId, column: &str, branch: Option<&str>| {
+    let job = |key: &str| {
         let mut new = refresh("docs");
-        new.table_id = Some(table);
-        new.column = Some(column.to_owned());
-        new.branch = branch.map(str::to_owned);
+        new.exclusive_key = Some(key.to_owned());
         new
     };
-    let queued = store.catalog.submit(job(table, "a", None), at(1)).await.unwrap();
-    let running = store.running(job(table, "a", Some("dev"))).await;
-    let other_column = store.catalog.submit(job(table, "b", None), at(3)).await.unwrap();
-    let other_table = job(TableId::new(at(1)), "a", None);
-    let other_table = store.catalog.submit(other_table, at(4)).await.unwrap();
-
-    let cancel = async |column, branch| {
-        let canceled = store.catalog.cancel_jobs_of(table, column, branch, "bob", at(5)).await;
-        canceled.unwrap()
+    let queued = store.catalog.submit(job("a"), at(1)).await.unwrap();
+    let running = store.running(job("b")).await;
+    let other = store.catalog.submit(job("c"), at(3)).await.unwrap();
+    let cancel = async |keys: &[&str]| {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        store.catalog.cancel_exclusive(keys, "bob", "column \"x\" was dropped", at(5)).await.unwrap()
     };
-    assert_eq!(cancel(Some("a"), Some("none")).await, []);
-    assert_eq!(cancel(Some("c"), Some("main")).await, []);
+    assert_eq!(cancel(&["nothing"]).await, []);
+    let expected = [(queued.id, CancelOutcome::Canceled), (running.id, CancelOutcome::Requested)];
+    assert_eq!(cancel(&["a", "b"]).await, expected);
+    assert_eq!(store.state(&other).await, JobState::Queued);
+    assert_eq!(store.history(&queued).await.last().unwrap(), "canceled: canceled: column \"x\" was dropped");
     assert_eq!(
-        cancel(Some("a"), None).await,
-        [(running.id, CancelOutcome::Requested), (queued.id, CancelOutcome::Canceled)]
+        store.history(&running).await.last().unwrap(),
+        "in_progress: cancel requested: column \"x\" was dropped"
     );
-    assert_eq!(store.state(&other_column).await, JobState::Queued);
-    assert_eq!(cancel(None, Some("main")).await, [(other_column.id, CancelOutcome::Canceled)]);
-    assert_eq!(cancel(None, None).await, [(running.id, CancelOutcome::Requested)]);
-    assert_eq!(store.state(&other_column).await, JobState::Canceled);
-    assert_eq!(store.state(&other_table).await, JobState::Queued);
+}
+
+#[tokio::test]
+async fn a_dropped_table_takes_its_jobs_with_it_and_a_failed_drop_does_not() {
+    let store = Store::new().await;
+    store.catalog.create_database(crate::support::database("db")).await.unwrap();
+    let table = crate::support::table("docs");
+    store.catalog.create_table(table.clone()).await.unwrap();
+    let job = |table: TableId| {
+        let mut new = refresh("docs");
+        new.table_id = Some(table);
+        new
+    };
+    let queued = store.catalog.submit(job(table.id), at(1)).await.unwrap();
+    let other = store.catalog.submit(job(TableId::new(at(1))), at(2)).await.unwrap();
+    let failed = store.catalog.drop_tables(vec![table.id, TableId::new(at(2))], "bob", at(3)).await;
+    assert!(failed.is_err());
+    assert_eq!(store.state(&queued).await, JobState::Queued);
+    assert!(store.catalog.table_by_id(table.id).await.unwrap().is_some());
+    let dropped = store.catalog.drop_tables(vec![table.id], "bob", at(4)).await.unwrap();
+    assert_eq!(dropped, [(queued.id, CancelOutcome::Canceled)]);
+    assert_eq!(store.state(&other).await, JobState::Queued);
+    assert_eq!(store.catalog.table_by_id(table.id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_part_belongs_to_one_job_until_it_is_published_or_given_up() {
+    let store = Store::new().await;
+    let job = |key: &str| {
+        let mut new = refresh("docs");
+        new.exclusive_key = Some(key.to_owned());
+        new
+    };
+    let parts = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!(*name))).collect::<Vec<_>>();
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let catalog = &store.catalog;
+    let first = store.running(job("a")).await;
+    assert_eq!(catalog.note_parts(first.id, first.epoch, parts(&["p", "q", "r", "s"])).await.unwrap(), None);
+    catalog.parts_published(first.id, first.epoch, names(&["p"])).await.unwrap();
+    assert_eq!(catalog.reusable_parts(first.id).await.unwrap(), [], "its own are not left over");
+    catalog.request_cancel(first.id, "bob", at(2)).await.unwrap();
+    let asked = catalog.note_parts(first.id, first.epoch, Vec::new()).await.unwrap();
+    assert_eq!(asked, Some(lancegate_catalog::Control::Cancel));
+    catalog.canceled(first.id, first.epoch, at(3)).await.unwrap();
+
+    let other = store.running(job("b")).await;
+    assert_eq!(catalog.reusable_parts(other.id).await.unwrap(), [], "of another column");
+    let second = store.running(job("a")).await;
+    let left: Vec<_> = catalog.reusable_parts(second.id).await.unwrap().into_iter().map(|part| part.key).collect();
+    assert_eq!(left, ["q", "r", "s"]);
+    let taken = catalog.take_parts(second.id, second.epoch, names(&["p", "q", "r"])).await.unwrap();
+    assert_eq!(taken, ["q", "r"]);
+    assert_eq!(catalog.receipts(first.id).await.unwrap().len(), 2);
+
+    assert_eq!(catalog.give_up_parts(at(3)).await.unwrap(), [], "too young, or of a running job");
+    let given_up = catalog.give_up_parts(at(100)).await.unwrap();
+    let shown: Vec<_> = given_up.iter().map(|(job, part)| (*job, part.key.as_str())).collect();
+    assert_eq!(shown, [(first.id, "s")]);
+    assert_eq!(catalog.reusable_parts(second.id).await.unwrap(), []);
+    catalog.forget_part(first.id, "s", false).await.unwrap();
+    assert_eq!(catalog.give_up_parts(at(100)).await.unwrap(), []);
 }
 
 #[tokio::test]

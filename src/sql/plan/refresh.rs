@@ -60,6 +60,7 @@ impl RefreshPlan {
         RefreshSpec {
             location: self.table.record.location.clone(),
             column: self.column.name.clone(),
+            field_id: Some(self.column.field_id),
             predicate: self.statement.filter.as_ref().map(|filter| filter.text.clone()),
             branch: self.statement.options.branch.clone(),
             num_workers: self.statement.options.num_workers,
@@ -108,6 +109,7 @@ impl Planner {
         let spec = RefreshSpec {
             location: table.record.location.clone(),
             column: String::new(),
+            field_id: None,
             predicate: None,
             branch: Some(branch.to_owned()),
             num_workers: None,

@@ -15,7 +15,7 @@ use crate::object::{
     object_of,
 };
 
-pub(super) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result<()> {
+pub(in crate::store) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result<()> {
     tx.names_changed();
     match change {
         ObjectChange::CreateDatabase(database) => create_database(tx, database).await,

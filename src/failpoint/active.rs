@@ -1,0 +1,141 @@
+//! What the places do in a build for tests.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::storage::StorageError;
+
+/// The variable that says what fails.
+const VARIABLE: &str = "LANCEGATE_FAILPOINTS";
+
+/// Every place, in the order in which a refresh comes by.
+pub const PLACES: [&str; 21] = [
+    "submit.before",
+    "submit.after",
+    "submit.acknowledge",
+    "claim.before",
+    "claim.after",
+    "refresh.pinned",
+    "refresh.planned",
+    "stage.batch",
+    "stage.file",
+    "note.before",
+    "note.after",
+    "publish.before",
+    "publish.committed",
+    "publish.after",
+    "record.before",
+    "record.written",
+    "record.committed",
+    "record.after",
+    "end.before",
+    "end.after",
+    "lease.renew",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Exit(Duration),
+    Error,
+    Full,
+    Delay(Duration),
+}
+
+#[derive(Debug)]
+struct Failpoint {
+    action: Action,
+    /// The visit that it acts at; `None` is every one.
+    at: Option<u64>,
+    visits: AtomicU64,
+}
+
+/// Returns whether an environment variable is the one of this module.
+pub(crate) fn is_variable(name: &str) -> bool {
+    name == VARIABLE
+}
+
+/// Does what the test wants at a place.
+///
+/// # Errors
+/// [`StorageError::Io`] for the actions `error` and `full`.
+pub(crate) async fn reach(place: &'static str) -> Result<(), StorageError> {
+    assert!(PLACES.contains(&place), "the failpoint {place} is not listed");
+    let Some(failpoint) = configured().get(place) else { return Ok(()) };
+    let visit = failpoint.visits.fetch_add(1, Ordering::Relaxed) + 1;
+    if failpoint.at.is_some_and(|at| at != visit) {
+        return Ok(());
+    }
+    tracing::info!(place, visit, action = ?failpoint.action, "failpoint");
+    let failed = |source| Err(StorageError::Io { path: format!("failpoint {place}").into(), source });
+    match failpoint.action {
+        Action::Exit(after) => {
+            tokio::time::sleep(after).await;
+            std::process::abort()
+        }
+        Action::Error => failed(io::Error::other("injected failure")),
+        Action::Full => failed(io::ErrorKind::StorageFull.into()),
+        Action::Delay(time) => {
+            tokio::time::sleep(time).await;
+            Ok(())
+        }
+    }
+}
+
+fn configured() -> &'static HashMap<String, Failpoint> {
+    static CONFIGURED: OnceLock<HashMap<String, Failpoint>> = OnceLock::new();
+    CONFIGURED.get_or_init(|| parse(&std::env::var(VARIABLE).unwrap_or_default()))
+}
+
+/// # Panics
+/// If the text is wrong: a test whose failpoint never acts proves nothing.
+fn parse(text: &str) -> HashMap<String, Failpoint> {
+    let read = |pair: &str| {
+        let (place, rest) = pair.split_once('=')?;
+        let (action, at) = match rest.split_once('@') {
+            None => (rest, Some(1)),
+            Some((action, "*")) => (action, None),
+            Some((action, visit)) => (action, Some(visit.parse().ok()?)),
+        };
+        let failpoint = Failpoint { action: read_action(action)?, at, visits: AtomicU64::new(0) };
+        PLACES.contains(&place).then(|| (place.to_owned(), failpoint))
+    };
+    let pairs = text.split(';').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| read(pair).unwrap_or_else(|| panic!("{VARIABLE}: what is {pair:?}?"))).collect()
+}
+
+fn read_action(text: &str) -> Option<Action> {
+    let (word, argument) = match text.split_once('(') {
+        Some((word, rest)) => (word, Some(rest.strip_suffix(')')?.parse().ok()?)),
+        None => (text, None),
+    };
+    match (word, argument) {
+        ("exit", millis) => Some(Action::Exit(Duration::from_millis(millis.unwrap_or(0)))),
+        ("error", None) => Some(Action::Error),
+        ("full", None) => Some(Action::Full),
+        ("delay", Some(millis)) => Some(Action::Delay(Duration::from_millis(millis))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_says_place_action_and_visit() {
+        let parsed = parse("claim.before=exit(300)@2;stage.batch=delay(5)@*;end.after=error");
+        let shown = |place: &str| (parsed[place].action, parsed[place].at);
+        assert_eq!(shown("claim.before"), (Action::Exit(Duration::from_millis(300)), Some(2)));
+        assert_eq!(shown("stage.batch"), (Action::Delay(Duration::from_millis(5)), None));
+        assert_eq!(shown("end.after"), (Action::Error, Some(1)));
+    }
+
+    #[test]
+    #[should_panic(expected = "what is \"claim.never=exit\"?")]
+    fn an_unknown_place_is_refused() {
+        parse("claim.never=exit");
+    }
+}
