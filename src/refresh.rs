@@ -15,6 +15,7 @@ mod error;
 pub mod explain;
 pub mod expression;
 pub mod ledger;
+mod output;
 pub mod plan;
 mod profile;
 pub mod progress;

@@ -21,6 +21,7 @@ pub mod commit;
 pub mod computed;
 mod counted;
 pub mod durable;
+pub mod nested;
 pub mod provider;
 pub mod scan;
 pub mod signature;
@@ -48,6 +49,12 @@ pub enum StorageError {
     #[error("column \"{column}\" does not exist")]
     NoColumn {
         /// As asked for.
+        column: String,
+    },
+    /// Computed columns that read each other.
+    #[error("computed column \"{column}\" is computed from itself")]
+    Cycle {
+        /// One of them.
         column: String,
     },
     /// Somebody else's commit won; the work must be planned again.

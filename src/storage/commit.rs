@@ -17,7 +17,7 @@ use lance::dataset::transaction::{DataReplacementGroup, Operation, TransactionBu
 use lance_table::format::{DataFile, Fragment};
 
 use super::signature::{Signature, Signer};
-use super::{StorageError, durable};
+use super::{StorageError, durable, nested};
 
 /// Offers of one commit before it counts as a conflict.
 const ATTEMPTS_MAX: u32 = 12;
@@ -76,7 +76,7 @@ pub async fn publish(
             let Sorted { published, rejected, .. } = sorted;
             return Ok(Published { dataset: latest, fragments: published, rejected, committed: false });
         }
-        match commit(&latest, &sorted.fitting, properties).await {
+        match commit(&latest, output_id, &sorted.fitting, properties).await {
             Ok(committed) => {
                 durable::sync_commit(&committed, Some(&latest)).await?;
                 let mut fragments = sorted.published;
@@ -159,14 +159,17 @@ async fn reject_unreadable(dataset: &Dataset, sorted: &mut Sorted<'_>) -> Result
 
 async fn commit(
     latest: &Dataset,
+    output_id: i32,
     replacements: &[&Replacement],
     properties: &HashMap<String, String>,
 ) -> lance::Result<Dataset> {
-    let groups = replacements
-        .iter()
-        .map(|replacement| DataReplacementGroup(replacement.fragment_id, replacement.file.clone()))
-        .collect();
-    let operation = Operation::DataReplacement { replacements: groups };
+    let files = replacements.iter().map(|replacement| (replacement.fragment_id, &replacement.file));
+    let operation = if nested::is_nested(latest.schema(), output_id) {
+        nested::rewrite(latest, output_id, files)
+    } else {
+        let replacements = files.map(|(id, file)| DataReplacementGroup(id, file.clone())).collect();
+        Operation::DataReplacement { replacements }
+    };
     let transaction = TransactionBuilder::new(latest.version_id(), operation).build();
     CommitBuilder::new(Arc::new(latest.clone()))
         .with_transaction_properties(properties.clone())
@@ -204,12 +207,11 @@ pub async fn set_field_metadata(
     let mut latest = dataset.clone();
     for attempt in 1..=ATTEMPTS_MAX {
         latest.checkout_latest().await?;
-        let field = latest.schema().field_by_id(field_id);
-        let Some(name) = field.map(|field| field.name.clone()) else {
+        if latest.schema().field_by_id(field_id).is_none() {
             return Err(StorageError::NoColumn { column: format!("field {field_id}") });
-        };
+        }
         let before = latest.clone();
-        let update = latest.update_field_metadata().update(name.as_str(), [(key, value)])?;
+        let update = latest.update_field_metadata().update(field_id, [(key, value)])?;
         match update.await {
             Ok(_) => {
                 durable::sync_commit(&latest, Some(&before)).await?;
