@@ -14,6 +14,7 @@ mod harness;
 mod http;
 mod interop;
 mod jobs;
+mod nested;
 mod query;
 mod refresh;
 mod rows;
