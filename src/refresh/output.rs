@@ -75,12 +75,12 @@ fn wrap(field: &Field, path: &[String], values: ArrayRef, read: Option<&ArrayRef
 /// # Errors
 /// If one is not there.
 pub(super) fn project(batch: &RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let columns = pick(wanted.fields(), |name| batch.column_by_name(name))?;
+    let columns = pick(wanted.fields(), &|name| batch.column_by_name(name))?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(wanted), columns, &options)
 }
 
-fn pick<'a>(fields: &Fields, column: impl Fn(&str) -> Option<&'a ArrayRef>) -> Result<Vec<ArrayRef>, ArrowError> {
+fn pick<'a>(fields: &Fields, column: &dyn Fn(&str) -> Option<&'a ArrayRef>) -> Result<Vec<ArrayRef>, ArrowError> {
     let picked = fields.iter().map(|field| {
         let missing = || ArrowError::SchemaError(format!("column \"{}\" was not read", field.name()));
         let found = column(field.name()).ok_or_else(missing)?;
@@ -90,7 +90,7 @@ fn pick<'a>(fields: &Fields, column: impl Fn(&str) -> Option<&'a ArrayRef>) -> R
         let (DataType::Struct(children), Some(outer)) = (field.data_type(), found.as_struct_opt()) else {
             return Ok(Arc::clone(found));
         };
-        let inner = pick(children, |name| outer.column_by_name(name))?;
+        let inner = pick(children, &|name| outer.column_by_name(name))?;
         Ok(Arc::new(StructArray::try_new(children.clone(), inner, outer.nulls().cloned())?) as ArrayRef)
     });
     picked.collect()

@@ -18,5 +18,6 @@ mod nested;
 mod query;
 mod refresh;
 mod rows;
+mod surface;
 mod tidy;
 mod wire;
