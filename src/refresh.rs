@@ -16,7 +16,6 @@ pub mod explain;
 pub mod expression;
 mod foreign;
 pub mod ledger;
-mod output;
 mod past;
 pub mod plan;
 mod profile;

@@ -15,9 +15,6 @@
 //!   SET UNENFORCED PRIMARY KEY (<column>, …)
 //! ```
 //!
-//! A field inside a struct column is a column of its own where it is computed: `ADD COLUMN info.words AS …`,
-//! `DROP COLUMN info.words` and `ALTER COLUMN info.words SET (…)` name it by its path.
-//!
 //! Example: `ALTER TABLE docs ADD COLUMN words AS length(body) WITH (auto_refresh_enabled = true)`
 
 use std::fmt;
@@ -25,7 +22,7 @@ use std::fmt;
 use sqlparser::ast as native;
 
 use super::SourceExpr;
-use crate::name::{FieldPath, Ident, ObjectName, write_separated};
+use crate::name::{Ident, ObjectName, write_separated};
 use crate::options::ColumnOptions;
 
 /// `ALTER TABLE`
@@ -76,8 +73,6 @@ pub enum AlterOperation {
 /// Columns whose values are computed by `REFRESH COLUMN`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AddComputedColumn {
-    /// The struct column, or the field of one, that the output is a field of.
-    pub parent: Option<FieldPath>,
     /// The outputs, at least one; several only for a Function.
     pub names: Vec<Ident>,
     /// Whether existing columns of the names are no error.
@@ -117,8 +112,6 @@ pub struct AddColumn {
 /// A column to drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DropColumn {
-    /// What the column is a field of, if it is not a column of the table.
-    pub parent: Option<FieldPath>,
     /// The column.
     pub name: Ident,
     /// Whether a missing column is no error.
@@ -150,8 +143,6 @@ pub struct AlterColumnType {
 /// A computed column whose automatic refresh changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlterColumnSet {
-    /// What the column is a field of, if it is not a column of the table.
-    pub parent: Option<FieldPath>,
     /// The column.
     pub name: Ident,
     /// The settings to change; only the automatic refresh, at least one.
@@ -195,7 +186,7 @@ impl fmt::Display for AlterOperation {
                 if drop.if_exists {
                     f.write_str("IF EXISTS ")?;
                 }
-                write!(f, "{}{}", Within(drop.parent.as_ref(), &drop.name), if drop.cascade { " CASCADE" } else { "" })
+                write!(f, "{}{}", drop.name, if drop.cascade { " CASCADE" } else { "" })
             }
             Self::RenameColumn(rename) => {
                 write!(f, "RENAME COLUMN {} TO {}", rename.from, rename.to)
@@ -208,7 +199,7 @@ impl fmt::Display for AlterOperation {
                 }
             }
             Self::AlterColumnSet(set) => {
-                write!(f, "ALTER COLUMN {} SET ({})", Within(set.parent.as_ref(), &set.name), set.options)
+                write!(f, "ALTER COLUMN {} SET ({})", set.name, set.options)
             }
             Self::RenameTable(name) => write!(f, "RENAME TO {name}"),
             Self::SetUnenforcedPrimaryKey(columns) => {
@@ -220,18 +211,6 @@ impl fmt::Display for AlterOperation {
     }
 }
 
-/// Displays a column by its path.
-struct Within<'a>(Option<&'a FieldPath>, &'a Ident);
-
-impl fmt::Display for Within<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.0 {
-            write!(f, "{parent}.")?;
-        }
-        write!(f, "{}", self.1)
-    }
-}
-
 impl fmt::Display for AddComputedColumn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ADD COLUMN ")?;
@@ -239,7 +218,7 @@ impl fmt::Display for AddComputedColumn {
             f.write_str("IF NOT EXISTS ")?;
         }
         match self.names.as_slice() {
-            [name] => write!(f, "{}", Within(self.parent.as_ref(), name))?,
+            [name] => write!(f, "{name}")?,
             names => {
                 f.write_str("(")?;
                 write_separated(f, names, ", ")?;
