@@ -230,7 +230,6 @@ mod tests {
     fn only_what_is_over_at_once_is_small() {
         for text in [
             "SELECT 1",
-            "SELECT",
             "SELECT 1 AS a, 'x', NULL, true, -1.5",
             "SELECT $1::int + 1",
             "SELECT current_user, current_database(), version()",
