@@ -16,6 +16,7 @@ pub mod explain;
 pub mod expression;
 mod foreign;
 pub mod ledger;
+mod output;
 mod past;
 pub mod plan;
 mod profile;

@@ -22,6 +22,7 @@ pub mod computed;
 mod counted;
 pub mod durable;
 pub mod freshness;
+pub mod nested;
 pub mod provider;
 pub mod scan;
 pub mod signature;
@@ -49,6 +50,12 @@ pub enum StorageError {
     #[error("column \"{column}\" does not exist")]
     NoColumn {
         /// As asked for.
+        column: String,
+    },
+    /// Computed columns that read each other.
+    #[error("computed column \"{column}\" is computed from itself")]
+    Cycle {
+        /// One of them.
         column: String,
     },
     /// Somebody else's commit won; the work must be planned again.
@@ -83,7 +90,11 @@ impl StorageError {
             Self::Conflict(_) => true,
             Self::Lance(error) => is_transient(error),
             Self::Io { source, .. } => is_transient_io(source),
-            Self::NotFound { .. } | Self::Scheme { .. } | Self::NoColumn { .. } | Self::Unsupported { .. } => false,
+            Self::NotFound { .. }
+            | Self::Scheme { .. }
+            | Self::NoColumn { .. }
+            | Self::Cycle { .. }
+            | Self::Unsupported { .. } => false,
         }
     }
 }

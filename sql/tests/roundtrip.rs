@@ -156,8 +156,10 @@ fn refresh() -> impl Strategy<Value = RefreshColumn> {
 fn computed() -> impl Strategy<Value = AlterOperation> {
     let application = (of(expression()), any::<bool>(), vec(ident(), 1..3))
         .prop_map(|(filter, ignore_nulls, partition_by)| FunctionApplication { filter, ignore_nulls, partition_by });
-    (vec(ident(), 1..4), any::<bool>(), expression(), of(application), column_options()).prop_map(
-        |(names, if_not_exists, mut expression, application, options)| {
+    (of(path()), vec(ident(), 1..4), any::<bool>(), expression(), of(application), column_options()).prop_map(
+        |(parent, names, if_not_exists, mut expression, application, options)| {
+            // A list of outputs has no path.
+            let parent = parent.filter(|_| names.len() == 1);
             if application.is_some() {
                 let sql = "REFRESH COLUMN c ON t WHERE f(a, g(b))";
                 let parsed = parse(sql, &Limits::default()).expect("it parses").remove(0);
@@ -167,6 +169,7 @@ fn computed() -> impl Strategy<Value = AlterOperation> {
                 expression = call;
             }
             AlterOperation::AddComputedColumn(Box::new(AddComputedColumn {
+                parent,
                 names,
                 if_not_exists,
                 data_type: None,
@@ -181,8 +184,8 @@ fn computed() -> impl Strategy<Value = AlterOperation> {
 fn operation() -> impl Strategy<Value = AlterOperation> {
     prop_oneof![
         computed(),
-        (ident(), any::<bool>(), any::<bool>()).prop_map(|(name, if_exists, cascade)| {
-            AlterOperation::DropColumn(DropColumn { name, if_exists, cascade })
+        (of(path()), ident(), any::<bool>(), any::<bool>()).prop_map(|(parent, name, if_exists, cascade)| {
+            AlterOperation::DropColumn(DropColumn { parent, name, if_exists, cascade })
         }),
         (ident(), ident()).prop_map(|(from, to)| AlterOperation::RenameColumn(RenameColumn { from, to })),
         ident().prop_map(AlterOperation::RenameTable),

@@ -13,6 +13,8 @@ impl From<StorageError> for SqlError {
             StorageError::NotFound { .. } => Self::new(SqlState::UNDEFINED_TABLE, message),
             StorageError::Scheme { .. } => Self::not_supported(message).hint("Use a folder or an s3:// URI."),
             StorageError::NoColumn { .. } => Self::new(SqlState::UNDEFINED_COLUMN, message),
+            StorageError::Cycle { .. } => Self::new(SqlState::INVALID_OBJECT_DEFINITION, message)
+                .hint("Drop one of the columns that read each other."),
             StorageError::Conflict(_) => {
                 Self::new(SqlState::SERIALIZATION_FAILURE, message).hint("Run the statement again.")
             }

@@ -6,6 +6,7 @@ use arrow::datatypes::Schema;
 use chrono::Utc;
 use lance::Dataset;
 use lance::dataset::{ColumnAlteration, NewColumnTransform};
+use lance_core::datatypes::format_field_path;
 use lancegate_catalog::ObjectChange;
 
 use crate::error::{Result, SqlError};
@@ -16,7 +17,7 @@ use crate::sql::plan::AlterTablePlan;
 use crate::sql::plan::alter::AlterAction;
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
-use crate::storage::{StorageError, computed, durable};
+use crate::storage::{StorageError, computed, durable, nested};
 
 /// The field metadata of automatic refresh.
 const AUTO_ENABLED: &str = "computed_column.auto_refresh_enabled";
@@ -30,18 +31,29 @@ pub(super) async fn alter(engine: &Engine, session: &mut Session, plan: &AlterTa
         return Ok(Outcome::Done("ALTER TABLE".to_owned()));
     };
     for action in &plan.actions {
+        let gone = match action {
+            AlterAction::DropColumns(columns) => dropped_outputs(table, columns)?,
+            _ => Vec::new(),
+        };
         if let AlterAction::RenameTable(to) = action {
             let change = ObjectChange::RenameTable { id: table.record.id, to: to.clone() };
             engine.catalog().apply(vec![change]).await?;
         } else {
             change_columns(engine, table, action).await?;
         }
-        if let AlterAction::DropColumns(columns) = action {
-            cancel_jobs(engine, session, table, columns).await?;
-        }
+        cancel_jobs(engine, session, table, &gone).await?;
     }
     session::wrote(session, table);
     Ok(Outcome::Done("ALTER TABLE".to_owned()))
+}
+
+/// Returns the computed columns that go with `columns`.
+fn dropped_outputs(table: &BoundTable, columns: &[String]) -> Result<Vec<String>> {
+    let mut outputs = Vec::new();
+    for column in columns {
+        outputs.extend(computed::within(&table.dataset, column)?);
+    }
+    Ok(outputs)
 }
 
 /// Ends the refreshes of columns that are gone from main: of these bindings, not
@@ -49,9 +61,8 @@ pub(super) async fn alter(engine: &Engine, session: &mut Session, plan: &AlterTa
 async fn cancel_jobs(engine: &Engine, session: &Session, table: &BoundTable, columns: &[String]) -> Result<()> {
     let by = session.principal.user.as_str();
     for column in columns {
-        let fields = &table.dataset.schema().fields;
-        let Some(field) = fields.iter().find(|field| field.name == *column) else { continue };
-        let key = binding_key(table.record.id, None, field.id);
+        let Some(binding) = computed::column(&table.dataset, column)? else { continue };
+        let key = binding_key(table.record.id, None, binding.field_id);
         let why = format!("column \"{column}\" was dropped");
         engine.catalog().cancel_exclusive(vec![key], by, &why, Utc::now()).await?;
     }
@@ -91,15 +102,16 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
             changed.add_columns(transform, None, None).await.map_err(StorageError::from)?;
         }
         AlterAction::DropColumns(columns) => {
+            let columns: Vec<String> = columns.iter().map(|column| lance_path(column)).collect();
             let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
             changed.drop_columns(&columns).await.map_err(StorageError::from)?;
         }
         AlterAction::RenameColumn { from, to } => {
-            let alteration = ColumnAlteration::new(from.clone()).rename(to.clone());
+            let alteration = ColumnAlteration::new(lance_path(from)).rename(to.clone());
             changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
         }
         AlterAction::AlterType { column, data_type } => {
-            let alteration = ColumnAlteration::new(column.clone()).cast_to(data_type.clone());
+            let alteration = ColumnAlteration::new(lance_path(column)).cast_to(data_type.clone());
             changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
         }
         AlterAction::SetAutoRefresh { column, enabled, interval_seconds } => {
@@ -107,10 +119,17 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
             values.extend(enabled.map(|enabled| (AUTO_ENABLED, enabled.to_string())));
             values.extend(interval_seconds.map(|seconds| (AUTO_INTERVAL, seconds.to_string())));
             let pairs = values.iter().map(|(key, value)| (*key, value.as_str()));
+            let column = lance_path(column);
             let update = changed.update_field_metadata().update(column.as_str(), pairs).map_err(StorageError::from)?;
             update.await.map_err(StorageError::from)?;
         }
         AlterAction::RenameTable(_) => {}
     }
     Ok(changed)
+}
+
+/// Lance takes a name apart at dots and quotes.
+fn lance_path(column: &str) -> String {
+    let parts = nested::parts(column);
+    format_field_path(&parts.iter().map(String::as_str).collect::<Vec<_>>())
 }

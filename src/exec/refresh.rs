@@ -147,13 +147,26 @@ pub(crate) async fn explain_job(
     match readable_spec(engine, principal, job).await? {
         Some(spec) => {
             let statement = job.spec.get(STATEMENT).and_then(|text| text.as_str()).unwrap_or_default();
-            plan_rows(engine, spec, logical_plan(statement), root, verbose).await
+            match plan_rows(engine, spec, logical_plan(statement), root.clone(), verbose).await {
+                // The column or the branch is gone: there is nothing to plan any more.
+                Err(error) if error.code == SqlState::UNDEFINED_COLUMN || error.code == SqlState::UNDEFINED_TABLE => {
+                    Ok(root_alone(job, &root))
+                }
+                rows => rows,
+            }
         }
-        None => {
-            let attributes: Vec<String> = root.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            Ok(vec![("physical_plan".to_owned(), format!("JobExec: job_type={}, {}", job.kind, attributes.join(", ")))])
-        }
+        None => Ok(root_alone(job, &root)),
     }
+}
+
+fn root_alone(job: &Job, root: &[(String, String)]) -> Vec<PlanRow> {
+    let attributes: Vec<String> = root.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let attributes = attributes.join(", ");
+    let text = match &job.kind {
+        JobKind::ComputedRefresh => format!("RefreshJobExec: {attributes}"),
+        kind => format!("JobExec: job_type={kind}, {attributes}"),
+    };
+    vec![("physical_plan".to_owned(), text)]
 }
 
 fn logical_plan(statement: &str) -> String {

@@ -90,8 +90,7 @@ async fn stage(
     let live = fragment.count_rows(None).await?;
     let stored = if shown.whole { "replaced" } else { "kept" };
     let filter = spec.predicate.as_ref().map(|text| format!(", filter=[{text}]")).unwrap_or_default();
-    let read = snapshot.read_schema(!shown.whole);
-    let read: Vec<&str> = read.fields.iter().map(|field| field.name.as_str()).collect();
+    let read = snapshot.read_paths(!shown.whole);
     let _ = write!(
         text,
         "\n  RefreshStageExec: column={name}, stored_values={stored}\

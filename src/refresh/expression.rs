@@ -20,6 +20,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::arithmetic::checked;
+use crate::storage::nested;
 
 /// Why a text is not an expression that a column can be computed by.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +41,8 @@ pub enum ExpressionError {
 pub struct Analyzed {
     /// The type of its values.
     pub data_type: DataType,
-    /// Names of the columns that it reads, in the table's order.
+    /// Names of the columns that it reads, or paths of the fields inside them, in
+    /// the table's order.
     pub inputs: Vec<String>,
 }
 
@@ -54,6 +56,8 @@ pub struct Evaluator {
 static STATE: LazyLock<SessionState> = LazyLock::new(|| {
     let mut config = SessionConfig::new();
     config.options_mut().sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
+    // Errors point at the name that they are about.
+    config.options_mut().sql_parser.collect_spans = true;
     SessionContext::new_with_config(config).state()
 });
 
@@ -65,14 +69,45 @@ pub fn analyze(text: &str, table: &Schema) -> Result<Analyzed, ExpressionError> 
     let schema = DFSchema::try_from(table.clone())?;
     let expression = parse(text, &schema)?;
     ensure_row_wise(&expression)?;
-    let read = expression.column_refs();
-    let inputs =
-        table.fields().iter().map(|field| field.name()).filter(|name| read.iter().any(|column| column.name == **name));
+    let inputs = inputs(&expression, table)?;
     let data_type = match expression.get_type(&schema)? {
         DataType::Null => DataType::Utf8,
         other => other,
     };
-    Ok(Analyzed { data_type, inputs: inputs.cloned().collect() })
+    Ok(Analyzed { data_type, inputs })
+}
+
+/// Returns what an expression reads: a field inside a column by its path, if
+/// nothing else of the column is read.
+fn inputs(expression: &Expr, table: &Schema) -> Result<Vec<String>, DataFusionError> {
+    let mut read: Vec<Vec<String>> = Vec::new();
+    expression.apply(|node| {
+        let Some(path) = field_path(node) else { return Ok(TreeNodeRecursion::Continue) };
+        read.push(path);
+        Ok(TreeNodeRecursion::Jump)
+    })?;
+    let place = |path: &Vec<String>| table.fields().iter().position(|field| Some(field.name()) == path.first());
+    read.sort_by(|one, two| (place(one), one).cmp(&(place(two), two)));
+    // A path sorts before the fields inside it.
+    read.dedup_by(|inner, outer| inner.starts_with(outer));
+    let text = |path: &Vec<String>| nested::path_text(&path.iter().map(String::as_str).collect::<Vec<_>>());
+    Ok(read.iter().map(text).collect())
+}
+
+fn field_path(expression: &Expr) -> Option<Vec<String>> {
+    match expression {
+        Expr::Column(column) => Some(vec![column.name.clone()]),
+        Expr::ScalarFunction(call) if call.func.name() == "get_field" => {
+            let (column, names) = call.args.split_first()?;
+            let mut path = field_path(column)?;
+            for name in names {
+                let Expr::Literal(value, _) = name else { return None };
+                path.push(value.try_as_str()??.to_owned());
+            }
+            Some(path)
+        }
+        _ => None,
+    }
 }
 
 /// Parses and checks a predicate; the answer is what Lance's scanner filters by.

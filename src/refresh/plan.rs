@@ -195,16 +195,6 @@ async fn ensure_inputs_refreshed(
 /// Returns the computed columns that a column reads, the nearest last: the first
 /// that is not current is the one to refresh first.
 fn computed_inputs(snapshot: &Snapshot) -> Result<Vec<Snapshot>, StorageError> {
-    let mut inputs: Vec<Snapshot> = Vec::new();
-    let mut wanted = snapshot.input_ids.clone();
-    // A column reads only columns declared before it, so one pass backwards finds all.
-    for column in crate::storage::computed::columns(&snapshot.dataset)?.iter().rev() {
-        if wanted.contains(&column.field_id) {
-            let input = Snapshot::of(std::sync::Arc::clone(&snapshot.dataset), &column.name)?;
-            wanted.extend(&input.input_ids);
-            inputs.push(input);
-        }
-    }
-    inputs.reverse();
-    Ok(inputs)
+    let read = crate::storage::computed::read_by(&snapshot.dataset, &snapshot.column)?;
+    read.iter().map(|column| Snapshot::of(std::sync::Arc::clone(&snapshot.dataset), &column.name)).collect()
 }

@@ -9,9 +9,9 @@ use lance_core::datatypes::Schema;
 use roaring::RoaringBitmap;
 
 use super::provenance::Definition;
-use crate::storage::StorageError;
 use crate::storage::computed::{self, ComputedColumn};
 use crate::storage::signature::Signer;
+use crate::storage::{StorageError, nested};
 
 /// See the module documentation.
 #[derive(Debug, Clone)]
@@ -20,7 +20,8 @@ pub struct Snapshot {
     pub dataset: Arc<Dataset>,
     /// The column.
     pub column: ComputedColumn,
-    /// Field ids of the top-level columns that it reads, in the table's order.
+    /// Field ids of the columns that it reads, in the table's order: top-level
+    /// columns, or fields of the column that it is itself a field of.
     pub input_ids: Vec<i32>,
     /// What its values are computed by.
     pub definition: Definition,
@@ -36,7 +37,7 @@ impl Snapshot {
         let declared = computed::column(&dataset, column)?
             .ok_or_else(|| StorageError::Unsupported { what: format!("refresh of plain column \"{column}\"") })?;
         let mut input_ids =
-            declared.inputs.iter().map(|path| input_id(&dataset, path)).collect::<Result<Vec<_>, _>>()?;
+            declared.inputs.iter().map(|path| input_id(&dataset, &declared, path)).collect::<Result<Vec<_>, _>>()?;
         input_ids.sort_unstable();
         input_ids.dedup();
         let definition = Definition::of(&declared, &input_ids);
@@ -48,9 +49,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Self::of`]; the column may have been dropped there.
     pub fn at(&self, dataset: Arc<Dataset>) -> Result<Self, StorageError> {
-        let field = dataset.schema().field_by_id(self.column.field_id);
-        let name = field
-            .map(|field| field.name.clone())
+        let name = nested::path_of(dataset.schema(), self.column.field_id)
             .ok_or_else(|| StorageError::NoColumn { column: self.column.name.clone() })?;
         Self::of(dataset, &name)
     }
@@ -76,17 +75,40 @@ impl Snapshot {
         ids.extend(with_output.then_some(self.column.field_id));
         self.dataset.schema().project_by_ids(&ids, true)
     }
+
+    /// The Lance schema of what staging reads. A field inside a column is written
+    /// with the NULLs of what it is in, which its siblings know.
+    pub fn stage_schema(&self, with_output: bool) -> Schema {
+        let schema = self.dataset.schema();
+        let ancestry = schema.field_ancestry_by_id(self.column.field_id).unwrap_or_default();
+        let Some(parent) = ancestry.iter().rev().nth(1) else { return self.read_schema(with_output) };
+        let mut ids = self.input_ids.clone();
+        ids.push(parent.id);
+        schema.project_by_ids(&ids, true)
+    }
+
+    /// The paths of the columns that are read, the output last if asked for.
+    pub fn read_paths(&self, with_output: bool) -> Vec<String> {
+        let ids = self.input_ids.iter().copied().chain(with_output.then_some(self.column.field_id));
+        ids.filter_map(|id| nested::path_of(self.dataset.schema(), id)).collect()
+    }
 }
 
-/// Top-level columns are signed and read whole, nested inputs with them.
-fn input_id(dataset: &Dataset, path: &str) -> Result<i32, StorageError> {
+/// Top-level columns are signed and read whole, nested inputs with them, except
+/// for the siblings of the output: their column holds the output, too.
+fn input_id(dataset: &Dataset, output: &ComputedColumn, path: &str) -> Result<i32, StorageError> {
     let missing = || StorageError::NoColumn { column: path.to_owned() };
-    let by_name = |name: &str| dataset.schema().fields.iter().find(|field| field.name == name).map(|field| field.id);
-    if let Some(id) = by_name(path) {
-        return Ok(id);
+    let schema = dataset.schema();
+    let (input, output_path) = (nested::parts(path), nested::parts(&output.name));
+    if output_path.starts_with(&input) {
+        return Err(StorageError::Cycle { column: output.name.clone() });
     }
-    let parts = lance_core::datatypes::parse_field_path(path).map_err(|_| missing())?;
-    parts.first().and_then(|root| by_name(root)).ok_or_else(missing)
+    let field = nested::field(schema, path).ok_or_else(missing)?;
+    if output_path.len() > 1 && input.first() == output_path.first() {
+        return Ok(field.id);
+    }
+    let ancestry = schema.field_ancestry_by_id(field.id).unwrap_or_default();
+    ancestry.first().map(|root| root.id).ok_or_else(missing)
 }
 
 /// Returns the physical offsets of a fragment's deleted rows.

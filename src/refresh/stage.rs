@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::{filter_record_batch, interleave};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::Schema;
 use futures::stream::{BoxStream, StreamExt};
 use lance_core::datatypes::Schema as LanceSchema;
 use lance_table::format::DataFile;
@@ -18,11 +18,12 @@ use serde::{Deserialize, Serialize};
 
 use super::RefreshError;
 use super::expression::Evaluator;
+use super::output::{self, Output};
 use super::plan::FragmentWork;
 use super::progress::Progress;
 use super::snapshot::Snapshot;
-use crate::storage::StorageError;
 use crate::storage::signature::Signature;
+use crate::storage::{StorageError, nested};
 
 /// Rows read, evaluated and written at once.
 const BATCH_ROWS: u32 = 8_192;
@@ -73,20 +74,20 @@ pub async fn stage_fragment(
         evaluator,
         rows: &work.rows,
         keeps_stored: !work.whole,
-        output: Arc::new(Schema::from(&output)),
+        output: Output::of(snapshot),
         offset: 0,
         times: StageTimes::default(),
     };
     let physical = fragment.physical_rows().await.map_err(StorageError::from)? as u64;
-    let mut stored = read(&fragment, physical, &snapshot.read_schema(stage.keeps_stored)).await?;
+    let mut stored = read(&fragment, physical, &snapshot.stage_schema(stage.keeps_stored)).await?;
     let mut failure = None;
     let batches = async_batches(&mut stage, &mut stored, progress, &mut failure);
-    let written = fragment.write_columns(batches, &output).await;
+    let written = nested::write_columns(&fragment, batches, &output).await;
     crate::failpoint::reach("stage.file").await?;
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let file = written.map_err(StorageError::from)?.1;
+    let file = written.map_err(StorageError::from)?;
     let mut times = stage.times;
     times.write = started.elapsed().saturating_sub(times.read + times.evaluate);
     let metadata = fragment.metadata();
@@ -154,7 +155,7 @@ struct Stage<'a> {
     evaluator: &'a Evaluator,
     rows: &'a RoaringBitmap,
     keeps_stored: bool,
-    output: SchemaRef,
+    output: Output,
     offset: u32,
     times: StageTimes,
 }
@@ -166,7 +167,8 @@ impl Stage<'_> {
         let range = self.offset..self.offset + count;
         self.offset = range.end;
         let due = self.rows.range_cardinality(range.clone());
-        let inputs = self.inputs(batch);
+        let inputs =
+            output::project(batch, self.evaluator.inputs()).map_err(|error| RefreshError::Evaluate(error.into()))?;
         let values = if due == u64::from(count) {
             self.evaluate(&inputs)?
         } else if due == 0 {
@@ -175,14 +177,8 @@ impl Stage<'_> {
             self.merge(batch, &inputs, range)?
         };
         progress.rows_computed(due);
-        let values = RecordBatch::try_new(Arc::clone(&self.output), vec![values]);
+        let values = self.output.batch(values, batch);
         Ok(values.map_err(|error| StorageError::Lance(error.into()))?)
-    }
-
-    fn inputs(&self, batch: &RecordBatch) -> RecordBatch {
-        let columns = self.evaluator.inputs().fields().len();
-        let indices: Vec<usize> = (0..columns).collect();
-        batch.project(&indices).expect("inputs are read first")
     }
 
     fn evaluate(&mut self, inputs: &RecordBatch) -> Result<ArrayRef, RefreshError> {
@@ -194,11 +190,7 @@ impl Stage<'_> {
 
     /// The values that are in the table now, or NULL where no row keeps one.
     fn stored(&self, batch: &RecordBatch) -> ArrayRef {
-        if self.keeps_stored {
-            Arc::clone(batch.column(batch.num_columns() - 1))
-        } else {
-            new_null_array(self.output.field(0).data_type(), batch.num_rows())
-        }
+        if self.keeps_stored { self.output.stored(batch) } else { self.output.null(batch.num_rows()) }
     }
 
     fn merge(

@@ -17,7 +17,7 @@ use lance::dataset::transaction::{DataReplacementGroup, Operation, TransactionBu
 use lance_table::format::{DataFile, Fragment};
 
 use super::signature::{Signature, Signer};
-use super::{StorageError, durable};
+use super::{StorageError, durable, nested};
 use crate::failpoint::reach;
 
 /// Transaction property of every value commit: the job that made it.
@@ -84,7 +84,7 @@ pub async fn publish(
             return Ok(Published { dataset: latest, visible, rejected, committed: false });
         }
         let fitting: Vec<&Replacement> = sorted.fitting.iter().map(|position| &replacements[*position]).collect();
-        match commit(&latest, &fitting, properties).await {
+        match commit(&latest, output_id, &fitting, properties).await {
             Ok(committed) => {
                 durable::sync_commit(&committed, Some(&latest)).await?;
                 let mut visible = sorted.visible;
@@ -186,14 +186,17 @@ pub async fn is_intact(dataset: &Dataset, file: &DataFile) -> Result<bool, Stora
 
 async fn commit(
     latest: &Dataset,
+    output_id: i32,
     replacements: &[&Replacement],
     properties: &HashMap<String, String>,
 ) -> lance::Result<Dataset> {
-    let groups = replacements
-        .iter()
-        .map(|replacement| DataReplacementGroup(replacement.fragment_id, replacement.file.clone()))
-        .collect();
-    let operation = Operation::DataReplacement { replacements: groups };
+    let files = replacements.iter().map(|replacement| (replacement.fragment_id, &replacement.file));
+    let operation = if nested::is_nested(latest.schema(), output_id) {
+        nested::rewrite(latest, output_id, files)
+    } else {
+        let replacements = files.map(|(id, file)| DataReplacementGroup(id, file.clone())).collect();
+        Operation::DataReplacement { replacements }
+    };
     // The commit builder's own setter does not reach a transaction that is given.
     let transaction = TransactionBuilder::new(latest.version_id(), operation)
         .transaction_properties(Some(Arc::new(properties.clone())))
@@ -233,14 +236,13 @@ pub async fn set_field_metadata(
     let mut latest = dataset.clone();
     for attempt in 1..=ATTEMPTS_MAX {
         latest.checkout_latest().await?;
-        let field = latest.schema().field_by_id(field_id);
-        let Some(name) = field.map(|field| field.name.clone()) else {
+        if latest.schema().field_by_id(field_id).is_none() {
             return Err(StorageError::NoColumn { column: format!("field {field_id}") });
-        };
+        }
         let before = latest.clone();
         let update = latest
             .update_field_metadata()
-            .update(name.as_str(), entries.iter().map(|(key, value)| (*key, value.as_str())))?;
+            .update(field_id, entries.iter().map(|(key, value)| (*key, value.as_str())))?;
         match update.await {
             Ok(_) => {
                 reach("record.committed").await?;

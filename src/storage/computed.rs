@@ -14,6 +14,8 @@
 //! | `computed_refresh.source_signature` | `{}` when declared: no fragment is known to be fresh |
 //! | `computed_refresh.*` after a refresh | see [`super::freshness`] |
 //! | `lancegate.refresh.provenance` | digest of our own record (see [`crate::refresh::provenance`]) |
+//!
+//! The field may be inside a struct column; the column's name is its path then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,9 +23,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 use lance::Dataset;
 use lance::dataset::NewColumnTransform;
+use lance_core::datatypes::Field as LanceField;
 
-use super::StorageError;
 use super::freshness::SOURCE_SIGNATURE;
+use super::{StorageError, nested};
 
 /// Marks a field as computed.
 const COMPUTED: &str = "computed_column";
@@ -49,7 +52,7 @@ pub enum ComputedKind {
 /// One declared computed column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComputedColumn {
-    /// Its name.
+    /// Its name, or the canonical path of a field inside a column.
     pub name: String,
     /// Lance's id of the field: renames keep it, drop and add again changes it.
     pub field_id: i32,
@@ -72,7 +75,7 @@ pub struct ComputedColumn {
 /// What ADD COLUMN … AS declares.
 #[derive(Debug, Clone)]
 pub struct Declaration {
-    /// Name of the new column.
+    /// Name of the new column, or the canonical path of a field inside one.
     pub name: String,
     /// Its inferred type; the column is always nullable.
     pub data_type: DataType,
@@ -92,13 +95,33 @@ pub struct Declaration {
 /// [`StorageError::Unsupported`] for a declaration of a kind or with values
 /// that this version does not know: such a column must not be written.
 pub fn columns(dataset: &Dataset) -> Result<Vec<ComputedColumn>, StorageError> {
-    dataset
-        .schema()
-        .fields
-        .iter()
-        .filter(|field| field.metadata.get(COMPUTED).is_some_and(|value| value == "true"))
-        .map(|field| parse(&field.name, field.id, field.data_type(), &field.metadata))
-        .collect()
+    let mut found = Vec::new();
+    for field in &dataset.schema().fields {
+        collect(field, &mut Vec::new(), &mut found)?;
+    }
+    Ok(found)
+}
+
+fn collect<'a>(
+    field: &'a LanceField,
+    path: &mut Vec<&'a str>,
+    found: &mut Vec<ComputedColumn>,
+) -> Result<(), StorageError> {
+    path.push(&field.name);
+    if is_marked(field) {
+        found.push(parse(&nested::path_text(path), field)?);
+    }
+    if field.logical_type.is_struct() {
+        for child in &field.children {
+            collect(child, path, found)?;
+        }
+    }
+    path.pop();
+    Ok(())
+}
+
+fn is_marked(field: &LanceField) -> bool {
+    field.metadata.get(COMPUTED).is_some_and(|value| value == "true")
 }
 
 /// Returns whether an Arrow field of a Lance schema is a computed column.
@@ -106,29 +129,18 @@ pub fn is_computed(field: &Field) -> bool {
     field.metadata().get(COMPUTED).is_some_and(|value| value == "true")
 }
 
-/// Returns one computed column by name, `None` when the column is a plain one.
+/// Returns one computed column by name or path, `None` when the column is a plain one.
 ///
 /// # Errors
 /// [`StorageError::NoColumn`] if the table has no such column, otherwise as [`columns`].
 pub fn column(dataset: &Dataset, name: &str) -> Result<Option<ComputedColumn>, StorageError> {
-    let field = dataset
-        .schema()
-        .fields
-        .iter()
-        .find(|field| field.name == name)
-        .ok_or_else(|| StorageError::NoColumn { column: name.to_owned() })?;
-    if field.metadata.get(COMPUTED).is_none_or(|value| value != "true") {
-        return Ok(None);
-    }
-    parse(&field.name, field.id, field.data_type(), &field.metadata).map(Some)
+    let field =
+        nested::field(dataset.schema(), name).ok_or_else(|| StorageError::NoColumn { column: name.to_owned() })?;
+    if is_marked(field) { parse(name, field).map(Some) } else { Ok(None) }
 }
 
-fn parse(
-    name: &str,
-    field_id: i32,
-    data_type: DataType,
-    metadata: &HashMap<String, String>,
-) -> Result<ComputedColumn, StorageError> {
+fn parse(name: &str, field: &LanceField) -> Result<ComputedColumn, StorageError> {
+    let metadata = &field.metadata;
     let unsupported = |what: String| StorageError::Unsupported { what };
     let kind = match metadata.get(KIND).map(String::as_str) {
         Some("sql") => ComputedKind::Expression,
@@ -147,8 +159,8 @@ fn parse(
         .transpose()?;
     Ok(ComputedColumn {
         name: name.to_owned(),
-        field_id,
-        data_type,
+        field_id: field.id,
+        data_type: field.data_type(),
         kind,
         expression: metadata.get(EXPRESSION).cloned().unwrap_or_default(),
         inputs,
@@ -158,20 +170,38 @@ fn parse(
     })
 }
 
-/// Adds an empty computed column: one metadata-only commit whose cost does not
-/// depend on the number of rows (RC-01).
+/// Adds empty computed columns in metadata-only commits, whose cost does not
+/// depend on the number of rows (RC-01): one for the columns of the table, and
+/// one for each field inside a column.
 ///
 /// # Errors
 /// What Lance reports, among it a column of that name.
 pub async fn declare(dataset: &Dataset, declarations: &[Declaration]) -> Result<Dataset, StorageError> {
-    let fields: Vec<Field> = declarations.iter().map(declared_field).collect();
     let mut changed = dataset.clone();
-    let transform = NewColumnTransform::AllNulls(Arc::new(Schema::new(fields)));
-    changed.add_columns(transform, None, None).await?;
+    let mut inside = Vec::new();
+    let mut fields: Vec<Field> = Vec::new();
+    for declaration in declarations {
+        let mut parts = nested::parts(&declaration.name);
+        let name = parts.pop().unwrap_or_default();
+        let field = declared_field(&name, declaration);
+        if parts.is_empty() {
+            fields.push(field);
+        } else {
+            let parent: Vec<&str> = parts.iter().map(String::as_str).collect();
+            inside.push((nested::path_text(&parent), field));
+        }
+    }
+    if !fields.is_empty() {
+        let transform = NewColumnTransform::AllNulls(Arc::new(Schema::new(fields)));
+        changed.add_columns(transform, None, None).await?;
+    }
+    for (parent, field) in inside {
+        changed = nested::add_field(&changed, &parent, &field).await?;
+    }
     Ok(changed)
 }
 
-fn declared_field(declaration: &Declaration) -> Field {
+fn declared_field(name: &str, declaration: &Declaration) -> Field {
     let mut metadata = HashMap::from([
         (COMPUTED.to_owned(), "true".to_owned()),
         (KIND.to_owned(), "sql".to_owned()),
@@ -185,16 +215,60 @@ fn declared_field(declaration: &Declaration) -> Field {
     if let Some(seconds) = declaration.auto_refresh_interval_seconds {
         metadata.insert(AUTO_INTERVAL.to_owned(), seconds.to_string());
     }
-    Field::new(&declaration.name, declaration.data_type.clone(), true).with_metadata(metadata)
+    Field::new(name, declaration.data_type.clone(), true).with_metadata(metadata)
 }
 
-/// Returns the computed columns that read `input` (a column path or a parent
-/// of one), by name: the reason why a column cannot be dropped or changed.
+/// Returns the computed columns that read `input`, a field inside it or a column
+/// that it is inside of, by name: the reason why it cannot be dropped or changed.
+/// Those that are inside `input` themselves go with it.
 ///
 /// # Errors
 /// As [`columns`].
 pub fn readers_of(dataset: &Dataset, input: &str) -> Result<Vec<String>, StorageError> {
-    let below = format!("{input}.");
-    let reads = |column: &ComputedColumn| column.inputs.iter().any(|path| path == input || path.starts_with(&below));
-    Ok(columns(dataset)?.into_iter().filter(reads).map(|column| column.name).collect())
+    let input = nested::parts(input);
+    let reads = |path: &String| {
+        let path = nested::parts(path);
+        path.starts_with(&input) || input.starts_with(&path)
+    };
+    let found = columns(dataset)?.into_iter().filter(|column| column.inputs.iter().any(reads));
+    let elsewhere = found.filter(|column| !nested::parts(&column.name).starts_with(&input));
+    Ok(elsewhere.map(|column| column.name).collect())
+}
+
+/// Returns the names of the computed columns that `column` is or that are inside it.
+///
+/// # Errors
+/// As [`columns`].
+pub fn within(dataset: &Dataset, column: &str) -> Result<Vec<String>, StorageError> {
+    let outer = nested::parts(column);
+    let found = columns(dataset)?.into_iter().filter(|column| nested::parts(&column.name).starts_with(&outer));
+    Ok(found.map(|column| column.name).collect())
+}
+
+/// Returns the computed columns that a column reads, directly or through others,
+/// in the order of their declaration: each is read only by later ones.
+///
+/// # Errors
+/// [`StorageError::Cycle`] if the column is among them, otherwise as [`columns`].
+pub fn read_by(dataset: &Dataset, column: &ComputedColumn) -> Result<Vec<ComputedColumn>, StorageError> {
+    let all = columns(dataset)?;
+    let overlaps = |path: &str, other: &str| {
+        let (path, other) = (nested::parts(path), nested::parts(other));
+        path.starts_with(&other) || other.starts_with(&path)
+    };
+    let mut open = column.inputs.clone();
+    let mut found: Vec<ComputedColumn> = Vec::new();
+    while let Some(path) = open.pop() {
+        for read in all.iter().filter(|read| overlaps(&path, &read.name)) {
+            if read.field_id == column.field_id {
+                return Err(StorageError::Cycle { column: column.name.clone() });
+            }
+            if found.iter().all(|known| known.field_id != read.field_id) {
+                open.extend(read.inputs.iter().cloned());
+                found.push(read.clone());
+            }
+        }
+    }
+    found.sort_by_key(|column| column.field_id);
+    Ok(found)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::harness::{Gateway, python};
 
 /// Runs a Python program of the test environment on a folder.
-fn run_python(folder: &Path, program: &str) -> String {
+pub(crate) fn run_python(folder: &Path, program: &str) -> String {
     let output = python().arg("-c").arg(program).arg(folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

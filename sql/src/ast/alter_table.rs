@@ -15,6 +15,9 @@
 //!   SET UNENFORCED PRIMARY KEY (<column>, …)
 //! ```
 //!
+//! A field inside a struct column is a column of its own where it is computed: `ADD COLUMN info.words AS …`,
+//! `DROP COLUMN info.words` and `ALTER COLUMN info.words SET (…)` name it by its path.
+//!
 //! Example: `ALTER TABLE docs ADD COLUMN words AS length(body) WITH (auto_refresh_enabled = true)`
 
 use std::fmt;
@@ -22,7 +25,7 @@ use std::fmt;
 use sqlparser::ast as native;
 
 use super::SourceExpr;
-use crate::name::{Ident, ObjectName, write_separated};
+use crate::name::{FieldPath, Ident, ObjectName, write_separated};
 use crate::options::ColumnOptions;
 
 /// `ALTER TABLE`
@@ -73,6 +76,8 @@ pub enum AlterOperation {
 /// Columns whose values are computed by `REFRESH COLUMN`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AddComputedColumn {
+    /// The struct column, or the field of one, that the output is a field of.
+    pub parent: Option<FieldPath>,
     /// The outputs, at least one; several only for a Function.
     pub names: Vec<Ident>,
     /// Whether existing columns of the names are no error.
@@ -112,6 +117,8 @@ pub struct AddColumn {
 /// A column to drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DropColumn {
+    /// What the column is a field of, if it is not a column of the table.
+    pub parent: Option<FieldPath>,
     /// The column.
     pub name: Ident,
     /// Whether a missing column is no error.
@@ -143,6 +150,8 @@ pub struct AlterColumnType {
 /// A computed column whose automatic refresh changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlterColumnSet {
+    /// What the column is a field of, if it is not a column of the table.
+    pub parent: Option<FieldPath>,
     /// The column.
     pub name: Ident,
     /// The settings to change; only the automatic refresh, at least one.
@@ -186,7 +195,7 @@ impl fmt::Display for AlterOperation {
                 if drop.if_exists {
                     f.write_str("IF EXISTS ")?;
                 }
-                write!(f, "{}{}", drop.name, if drop.cascade { " CASCADE" } else { "" })
+                write!(f, "{}{}", Within(drop.parent.as_ref(), &drop.name), if drop.cascade { " CASCADE" } else { "" })
             }
             Self::RenameColumn(rename) => {
                 write!(f, "RENAME COLUMN {} TO {}", rename.from, rename.to)
@@ -199,7 +208,7 @@ impl fmt::Display for AlterOperation {
                 }
             }
             Self::AlterColumnSet(set) => {
-                write!(f, "ALTER COLUMN {} SET ({})", set.name, set.options)
+                write!(f, "ALTER COLUMN {} SET ({})", Within(set.parent.as_ref(), &set.name), set.options)
             }
             Self::RenameTable(name) => write!(f, "RENAME TO {name}"),
             Self::SetUnenforcedPrimaryKey(columns) => {
@@ -211,6 +220,18 @@ impl fmt::Display for AlterOperation {
     }
 }
 
+/// Displays a column by its path.
+struct Within<'a>(Option<&'a FieldPath>, &'a Ident);
+
+impl fmt::Display for Within<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.0 {
+            write!(f, "{parent}.")?;
+        }
+        write!(f, "{}", self.1)
+    }
+}
+
 impl fmt::Display for AddComputedColumn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ADD COLUMN ")?;
@@ -218,7 +239,7 @@ impl fmt::Display for AddComputedColumn {
             f.write_str("IF NOT EXISTS ")?;
         }
         match self.names.as_slice() {
-            [name] => write!(f, "{name}")?,
+            [name] => write!(f, "{}", Within(self.parent.as_ref(), name))?,
             names => {
                 f.write_str("(")?;
                 write_separated(f, names, ", ")?;

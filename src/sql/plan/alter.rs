@@ -3,6 +3,7 @@
 use arrow::datatypes::{DataType, Field, Schema};
 use lancegate_catalog::TableName;
 use lancegate_sql::ast::{self, AlterOperation};
+use lancegate_sql::{FieldPath, Ident};
 
 use super::dml::no_column;
 use super::tables::ensure_columns;
@@ -12,8 +13,9 @@ use crate::refresh::expression;
 use crate::sql::resolve::{BoundTable, ensure_object_name, no_relation};
 use crate::sql::types;
 use crate::sqlstate::SqlState;
+use crate::storage::StorageError;
 use crate::storage::computed::{self, Declaration};
-use crate::storage::provider;
+use crate::storage::{nested, provider};
 
 /// A bound ALTER TABLE.
 #[derive(Debug, Clone)]
@@ -109,13 +111,14 @@ impl Planner {
                 Some(AlterAction::AddColumns(vec![field]))
             }
             AlterOperation::DropColumn(drop) => {
-                let name = drop.name.as_str();
-                if !shape.has(name) {
-                    return if drop.if_exists { Ok(None) } else { Err(no_column(name, table.name())) };
+                let path = path(drop.parent.as_ref(), &drop.name);
+                let name = path_text(&path);
+                if shape.at(&path).is_none() {
+                    return if drop.if_exists { Ok(None) } else { Err(no_column(&name, table.name())) };
                 }
-                ensure_unread(table, name, "drop", &shape.dropped)?;
-                shape.remove(name);
-                Some(AlterAction::DropColumns(vec![name.to_owned()]))
+                ensure_unread(table, &name, "drop", &shape.dropped)?;
+                shape.remove_at(&path);
+                Some(AlterAction::DropColumns(vec![name]))
             }
             AlterOperation::RenameColumn(rename) => {
                 let (from, to) = (rename.from.as_str(), rename.to.as_str());
@@ -142,14 +145,16 @@ impl Planner {
                 Some(AlterAction::AlterType { column: column.to_owned(), data_type })
             }
             AlterOperation::AlterColumnSet(set) => {
-                let column = set.name.as_str();
-                if !computed::is_computed(&shape.field(column, table.name())?) {
+                let path = path(set.parent.as_ref(), &set.name);
+                let column = path_text(&path);
+                let field = shape.at(&path).ok_or_else(|| no_column(&column, table.name()))?;
+                if !computed::is_computed(&field) {
                     let message = format!("column \"{column}\" of table \"{}\" is not a computed column", table.name());
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
                         .detail("Only computed columns are refreshed."));
                 }
                 Some(AlterAction::SetAutoRefresh {
-                    column: column.to_owned(),
+                    column,
                     enabled: set.options.auto_refresh_enabled,
                     interval_seconds: set.options.auto_refresh_interval_seconds,
                 })
@@ -179,10 +184,16 @@ impl Planner {
         if add.application.is_some() {
             return Err(SqlError::not_supported("Function columns are not supported yet"));
         }
-        let name = name.as_str();
-        if !shape.ensure_new(name, add.if_not_exists, table.name())? {
+        let path = path(add.parent.as_ref(), name);
+        let column = path_text(&path);
+        if path.len() > 1 {
+            if !shape.ensure_new_inside(&path, add.if_not_exists, table)? {
+                return Ok(None);
+            }
+        } else if !shape.ensure_new(name.as_str(), add.if_not_exists, table.name())? {
             return Ok(None);
         }
+        let name = name.as_str();
         ensure_columns(std::iter::once(name))?;
         let analyzed = expression::analyze(without_parentheses(&add.expression), &shape.schema)
             .map_err(|error| SqlError::from(error).at(add.expression.position.get()))?;
@@ -190,15 +201,16 @@ impl Planner {
             Some(declared) => types::field(name, declared, true)?.data_type().clone(),
             None => types::stored(&analyzed.data_type),
         };
+        ensure_outside(&path, &analyzed.inputs)?;
         let declaration = Declaration {
-            name: name.to_owned(),
+            name: column,
             data_type: data_type.clone(),
             expression: without_parentheses(&add.expression).to_owned(),
             inputs: analyzed.inputs,
             auto_refresh_enabled: add.options.auto_refresh_enabled,
             auto_refresh_interval_seconds: add.options.auto_refresh_interval_seconds,
         };
-        shape.add(Field::new(name, data_type, true));
+        shape.add_at(&path, Field::new(name, data_type, true));
         Ok(Some(AlterAction::Declare(vec![declaration])))
     }
 }
@@ -224,6 +236,58 @@ impl Shape {
         Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message))
     }
 
+    /// Returns the field at a path.
+    fn at(&self, path: &[String]) -> Option<Field> {
+        let (root, inner) = path.split_first()?;
+        let mut found = self.schema.field_with_name(root).ok()?.clone();
+        for name in inner {
+            let DataType::Struct(children) = found.data_type() else { return None };
+            found = children.find(name)?.1.as_ref().clone();
+        }
+        Some(found)
+    }
+
+    /// As [`Self::ensure_new`] for a field inside a column.
+    fn ensure_new_inside(&self, path: &[String], if_not_exists: bool, table: &BoundTable) -> Result<bool> {
+        let (outer, name) = (&path[..path.len() - 1], path_text(path));
+        let parent = self.at(outer).ok_or_else(|| no_column(&path_text(outer), table.name()))?;
+        if !matches!(parent.data_type(), DataType::Struct(_)) {
+            let message = format!("column \"{}\" of table \"{}\" has no fields", path_text(outer), table.name());
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).detail("Only a struct has fields."));
+        }
+        if self.at(path).is_none() {
+            nested::ensure_supported(&table.dataset).map_err(StorageError::from)?;
+            return Ok(true);
+        }
+        if if_not_exists {
+            return Ok(false);
+        }
+        let message = format!("column \"{name}\" of relation \"{}\" already exists", table.name());
+        Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message))
+    }
+
+    fn add_at(&mut self, path: &[String], field: Field) {
+        match path {
+            [] | [_] => self.add(field),
+            [root, inner @ ..] => {
+                let fields = self.fields().into_iter();
+                self.schema =
+                    Schema::new(fields.map(|outer| inside(outer, root, inner, Some(&field))).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    fn remove_at(&mut self, path: &[String]) {
+        match path {
+            [] => {}
+            [name] => self.remove(name),
+            [root, inner @ ..] => {
+                let fields = self.fields().into_iter();
+                self.schema = Schema::new(fields.map(|outer| inside(outer, root, inner, None)).collect::<Vec<_>>());
+            }
+        }
+    }
+
     fn add(&mut self, field: Field) {
         let mut fields: Vec<Field> = self.fields();
         fields.push(field);
@@ -241,9 +305,47 @@ impl Shape {
     }
 }
 
+/// Returns `outer` with the field at `path` inside it added, or removed without one.
+fn inside(outer: Field, name: &str, path: &[String], added: Option<&Field>) -> Field {
+    let (true, DataType::Struct(children)) = (outer.name() == name, outer.data_type()) else { return outer };
+    let mut fields: Vec<Field> = children.iter().map(|child| child.as_ref().clone()).collect();
+    match path {
+        [leaf] => match added {
+            Some(field) => fields.push(field.clone()),
+            None => fields.retain(|field| field.name() != leaf),
+        },
+        [next, rest @ ..] => fields = fields.into_iter().map(|field| inside(field, next, rest, added)).collect(),
+        [] => {}
+    }
+    outer.with_data_type(DataType::Struct(fields.into()))
+}
+
+fn path(parent: Option<&FieldPath>, name: &Ident) -> Vec<String> {
+    let mut path = parent.map(|parent| parent.parts().to_vec()).unwrap_or_default();
+    path.push(name.as_str().to_owned());
+    path
+}
+
+fn path_text(path: &[String]) -> String {
+    nested::path_text(&path.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// A field that is computed from what it is inside of would be an input of itself.
+fn ensure_outside(path: &[String], inputs: &[String]) -> Result<()> {
+    match inputs.iter().find(|input| path.starts_with(&nested::parts(input))) {
+        None => Ok(()),
+        Some(input) => {
+            let message = format!("column \"{}\" cannot be computed from column \"{input}\"", path_text(path));
+            Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
+                .detail("It would be inside of its own input.")
+                .hint("Name the fields that the expression reads."))
+        }
+    }
+}
+
 fn dropped(operation: &AlterOperation) -> Option<String> {
     match operation {
-        AlterOperation::DropColumn(drop) => Some(drop.name.as_str().to_owned()),
+        AlterOperation::DropColumn(drop) => Some(path_text(&path(drop.parent.as_ref(), &drop.name))),
         _ => None,
     }
 }

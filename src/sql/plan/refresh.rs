@@ -8,14 +8,15 @@ use lancegate_auth::{Privilege, Requirement};
 use lancegate_sql::{FieldPath, RefreshOptions, ast};
 
 use super::{Plan, Planner};
+use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
 use crate::exec::refresh::answer;
 use crate::refresh::RefreshSpec;
 use crate::refresh::expression::{self, ExpressionError};
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
-use crate::storage::StorageError;
 use crate::storage::computed::{self, ComputedColumn, ComputedKind};
+use crate::storage::{StorageError, nested};
 use crate::system::explain_job;
 
 /// A bound REFRESH COLUMN.
@@ -101,6 +102,7 @@ impl Planner {
         }
         let column = computed_column(&table, &statement.column)?;
         ensure_options(&column, &statement.options)?;
+        ensure_computable(&table, &column)?;
         ensure_predicate(&table, statement)?;
         Ok(RefreshPlan { table, column, statement: statement.clone(), schema: answer::schema() })
     }
@@ -127,24 +129,42 @@ impl Planner {
 }
 
 fn computed_column(table: &BoundTable, path: &FieldPath) -> Result<ComputedColumn> {
-    let (name, relation) = (path.root(), table.name());
-    let found = match computed::column(&table.dataset, name) {
+    let relation = table.name();
+    let parts: Vec<&str> = path.parts().iter().map(String::as_str).collect();
+    let name = nested::path_text(&parts);
+    let found = match computed::column(&table.dataset, &name) {
         Err(StorageError::NoColumn { .. }) => {
             let message = format!("column \"{name}\" of relation \"{relation}\" does not exist");
             return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
         }
         found => found?,
     };
-    if path.parts().len() > 1 {
-        return Err(SqlError::not_supported("refreshing a field inside a column is not supported")
-            .hint(format!("Refresh the whole column \"{name}\".")));
+    if let Some(found) = found {
+        return Ok(found);
     }
-    found.ok_or_else(|| {
-        let message = format!("column \"{name}\" of table \"{relation}\" is not a computed column");
-        SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
-            .detail("Only computed columns can be refreshed.")
-            .hint(format!("Declare it with ALTER TABLE {relation} ADD COLUMN {name} AS (<expression>)."))
-    })
+    let message = format!("column \"{name}\" of table \"{relation}\" is not a computed column");
+    let error = SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).detail("Only computed columns can be refreshed.");
+    for outer in (1..parts.len()).rev().map(|length| nested::path_text(&parts[..length])) {
+        if computed::column(&table.dataset, &outer)?.is_some() {
+            return Err(error.hint(format!("It is a part of the computed column \"{outer}\". Refresh that.")));
+        }
+    }
+    Err(error.hint(format!("Declare it with ALTER TABLE {relation} ADD COLUMN {path} AS (<expression>).")))
+}
+
+/// Refuses a declaration that cannot be computed any more: other software may
+/// have dropped an input, or made columns read each other.
+fn ensure_computable(table: &BoundTable, column: &ComputedColumn) -> Result<()> {
+    for input in &column.inputs {
+        if nested::field(table.dataset.schema(), input).is_none() {
+            let message = format!("column \"{input}\" of relation \"{}\" does not exist", table.name());
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+                .detail(format!("Computed column \"{}\" is computed from it.", column.name))
+                .hint("Drop the computed column and declare it again."));
+        }
+    }
+    computed::read_by(&table.dataset, column)?;
+    Ok(())
 }
 
 /// Refuses options that belong to the other kind of computed column, by name.
@@ -174,26 +194,29 @@ fn refused_option(name: &str, column: &ComputedColumn, options: &RefreshOptions)
 fn ensure_predicate(table: &BoundTable, statement: &ast::RefreshColumn) -> Result<()> {
     let Some(filter) = &statement.filter else { return Ok(()) };
     let schema = arrow::datatypes::Schema::from(table.dataset.schema());
-    match expression::predicate(&filter.text, &schema) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let error = predicate_error(error);
-            let position = error.position.or(filter.position.get());
-            Err(error.at(position))
-        }
-    }
+    let Err(error) = expression::predicate(&filter.text, &schema) else { return Ok(()) };
+    let error = predicate_error(error, &filter.text);
+    // The place in the predicate, if it is known, in the client's text.
+    let start = filter.position.get();
+    let position = error.position.zip(start).map(|(within, start)| start + within - 1);
+    Err(SqlError { position: None, ..error }.at(position.or(start)))
 }
 
-fn predicate_error(error: ExpressionError) -> SqlError {
+fn predicate_error(error: ExpressionError, text: &str) -> SqlError {
     match error {
-        ExpressionError::Invalid(error) => SqlError::from(error),
+        ExpressionError::Invalid(error) => in_text(&error, text),
         ExpressionError::NotImmutable(function) => {
             let message = "functions in the WHERE clause of REFRESH COLUMN are not immutable";
             SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
                 .detail(format!("{function}() may give another result for another row or time."))
         }
         ExpressionError::NotScalar(what) => {
-            SqlError::not_supported(format!("{what} are not allowed in the WHERE clause of REFRESH COLUMN"))
+            let message = format!("{what} are not allowed in the WHERE clause of REFRESH COLUMN");
+            match what {
+                "aggregate functions" => SqlError::new(SqlState::GROUPING_ERROR, message),
+                "window functions" => SqlError::new(SqlState::WINDOWING_ERROR, message),
+                _ => SqlError::not_supported(message),
+            }
         }
     }
 }

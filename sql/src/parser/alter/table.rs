@@ -8,7 +8,7 @@ use crate::ast::{
 };
 use crate::cursor::Cursor;
 use crate::error::ParseError;
-use crate::name::Ident;
+use crate::name::{FieldPath, Ident};
 use crate::options::ColumnOptions;
 use crate::parser::options;
 
@@ -55,11 +55,12 @@ fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, Pa
     if cursor.peek() == Some(&Token::LParen) {
         let names = cursor.parenthesized(Cursor::ident)?;
         cursor.expect(&["AS"])?;
-        return computed(cursor, names, if_not_exists);
+        return computed(cursor, None, names, if_not_exists);
     }
-    let name = cursor.ident()?;
+    let named = cursor.clone();
+    let (parent, name) = column(cursor)?;
     if cursor.take(&["AS"]) {
-        return computed(cursor, vec![name], if_not_exists);
+        return computed(cursor, parent, vec![name], if_not_exists);
     }
     let data_type = cursor.native(|parser| parser.parse_data_type())?;
     if cursor.take(&["GENERATED"]) {
@@ -73,6 +74,7 @@ fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, Pa
         }
         cursor.take(&["STORED"]);
         return Ok(AlterOperation::AddComputedColumn(Box::new(AddComputedColumn {
+            parent,
             names: vec![name],
             if_not_exists,
             data_type: Some(data_type),
@@ -87,11 +89,27 @@ fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, Pa
         return Err(cursor.refuse(format!("{word} in ADD COLUMN"), hint));
     }
     cursor.take(&["NULL"]);
+    if parent.is_some() {
+        let hint = "A field that is computed can be added with AS.";
+        return Err(named.refuse("ADD COLUMN of a plain field inside a column", hint));
+    }
     Ok(AlterOperation::AddColumn(AddColumn { name, data_type, if_not_exists }))
 }
 
+/// Takes a column, or a field inside one by its path: what it is in, and its own name.
+fn column(cursor: &mut Cursor<'_>) -> Result<(Option<FieldPath>, Ident), ParseError> {
+    let mut parts = cursor.field_path()?.parts().to_vec();
+    let name = parts.pop().ok_or_else(|| cursor.unexpected())?;
+    Ok((FieldPath::from_parts(parts), Ident::new(name)))
+}
+
 /// Parses what follows `AS`.
-fn computed(cursor: &mut Cursor<'_>, names: Vec<Ident>, if_not_exists: bool) -> Result<AlterOperation, ParseError> {
+fn computed(
+    cursor: &mut Cursor<'_>,
+    parent: Option<FieldPath>,
+    names: Vec<Ident>,
+    if_not_exists: bool,
+) -> Result<AlterOperation, ParseError> {
     // A bare call with clauses of ours after it ends at its parenthesis; the
     // native parser would read the clauses as those of an aggregate.
     let call_end = call_end(cursor);
@@ -112,6 +130,7 @@ fn computed(cursor: &mut Cursor<'_>, names: Vec<Ident>, if_not_exists: bool) -> 
     };
     let options = ColumnOptions::from_options(&options::with(cursor)?)?;
     Ok(AlterOperation::AddComputedColumn(Box::new(AddComputedColumn {
+        parent,
         names,
         if_not_exists,
         data_type: None,
@@ -154,9 +173,9 @@ fn drop(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, P
     }
     cursor.take(&["COLUMN"]);
     let if_exists = cursor.if_exists();
-    let name = cursor.ident()?;
+    let (parent, name) = column(cursor)?;
     let cascade = cursor.drop_behavior() == Some(DropBehavior::Cascade);
-    Ok(AlterOperation::DropColumn(DropColumn { name, if_exists, cascade }))
+    Ok(AlterOperation::DropColumn(DropColumn { parent, name, if_exists, cascade }))
 }
 
 fn rename(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, ParseError> {
@@ -174,8 +193,12 @@ fn rename(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation,
 
 fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
     cursor.take(&["COLUMN"]);
-    let name = cursor.ident()?;
+    let named = cursor.clone();
+    let (parent, name) = column(cursor)?;
     if cursor.take(&["TYPE"]) || cursor.take(&["SET", "DATA", "TYPE"]) {
+        if parent.is_some() {
+            return Err(named.refuse("changing the type of a field inside a column", "Change it with the Lance SDK."));
+        }
         let data_type = cursor.native(|parser| parser.parse_data_type())?;
         let using = if cursor.take(&["USING"]) { Some(Box::new(cursor.expression()?)) } else { None };
         return Ok(AlterOperation::AlterColumnType(AlterColumnType { name, data_type, using }));
@@ -183,7 +206,7 @@ fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
     if cursor.looking_at(&["SET"]) && cursor.peek_nth(1) == Some(&Token::LParen) {
         cursor.advance();
         let options = ColumnOptions::from_settable(&options::list(cursor)?)?;
-        return Ok(AlterOperation::AlterColumnSet(AlterColumnSet { name, options }));
+        return Ok(AlterOperation::AlterColumnSet(AlterColumnSet { parent, name, options }));
     }
     if cursor.looking_at(&["SET"]) || cursor.looking_at(&["DROP"]) {
         let hint = "A column's type and its automatic refresh can be changed.";

@@ -1,0 +1,97 @@
+//! The computed column inside the batches that a stage reads and writes.
+//!
+//! A column of the table is an array of its own. A field inside a struct column is
+//! read together with its siblings, whose only use is to say which rows have a
+//! struct, and is written inside that struct: where a row has none, it has no
+//! value of the field either.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StructArray, new_null_array};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use arrow::error::ArrowError;
+
+use super::snapshot::Snapshot;
+use crate::storage::nested;
+
+/// See the module documentation.
+#[derive(Debug, Clone)]
+pub(super) struct Output {
+    schema: SchemaRef,
+    path: Vec<String>,
+    data_type: DataType,
+}
+
+impl Output {
+    /// Returns the output of a snapshot's column.
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            schema: Arc::new(Schema::from(&snapshot.output_schema())),
+            path: nested::parts(&snapshot.column.name),
+            data_type: snapshot.column.data_type.clone(),
+        }
+    }
+
+    /// Returns NULL for every row.
+    pub(super) fn null(&self, rows: usize) -> ArrayRef {
+        new_null_array(&self.data_type, rows)
+    }
+
+    /// Returns the values that a batch read from the table holds.
+    pub(super) fn stored(&self, batch: &RecordBatch) -> ArrayRef {
+        let (root, inner) = self.path.split_first().expect("a path is never empty");
+        let mut column = batch.column_by_name(root);
+        for name in inner {
+            column = column.and_then(|column| column.as_struct_opt()).and_then(|column| column.column_by_name(name));
+        }
+        column.map_or_else(|| self.null(batch.num_rows()), Arc::clone)
+    }
+
+    /// Returns values as the batch to write; `read` is what was read for these rows.
+    ///
+    /// # Errors
+    /// If the values are not of the column's type.
+    pub(super) fn batch(&self, values: ArrayRef, read: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let (root, inner) = self.path.split_first().expect("a path is never empty");
+        let field = self.schema.field(0);
+        let column = wrap(field, inner, values, read.column_by_name(root))?;
+        RecordBatch::try_new(Arc::clone(&self.schema), vec![column])
+    }
+}
+
+/// Puts values inside the structs of a path, NULL where the read ones are.
+fn wrap(field: &Field, path: &[String], values: ArrayRef, read: Option<&ArrayRef>) -> Result<ArrayRef, ArrowError> {
+    let (Some((name, rest)), DataType::Struct(children)) = (path.split_first(), field.data_type()) else {
+        return Ok(values);
+    };
+    let read = read.and_then(|read| read.as_struct_opt());
+    let inner = wrap(&children[0], rest, values, read.and_then(|read| read.column_by_name(name)))?;
+    let nulls = read.and_then(|read| read.nulls().cloned());
+    Ok(Arc::new(StructArray::try_new(children.clone(), vec![inner], nulls)?))
+}
+
+/// Returns the columns of `wanted` out of a batch that may hold more of each, by name.
+///
+/// # Errors
+/// If one is not there.
+pub(super) fn project(batch: &RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = pick(wanted.fields(), &|name| batch.column_by_name(name))?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(wanted), columns, &options)
+}
+
+fn pick<'a>(fields: &Fields, column: &dyn Fn(&str) -> Option<&'a ArrayRef>) -> Result<Vec<ArrayRef>, ArrowError> {
+    let picked = fields.iter().map(|field| {
+        let missing = || ArrowError::SchemaError(format!("column \"{}\" was not read", field.name()));
+        let found = column(field.name()).ok_or_else(missing)?;
+        if found.data_type() == field.data_type() {
+            return Ok(Arc::clone(found));
+        }
+        let (DataType::Struct(children), Some(outer)) = (field.data_type(), found.as_struct_opt()) else {
+            return Ok(Arc::clone(found));
+        };
+        let inner = pick(children, &|name| outer.column_by_name(name))?;
+        Ok(Arc::new(StructArray::try_new(children.clone(), inner, outer.nulls().cloned())?) as ArrayRef)
+    });
+    picked.collect()
+}
