@@ -79,6 +79,7 @@ impl From<ExpressionError> for SqlError {
                     .detail(format!("{}.", capitalized(&error.to_string())))
                     .hint("A computed value must depend on the row's own values only.")
             }
+            ExpressionError::NotBoolean(_) => Self::new(SqlState::DATATYPE_MISMATCH, error.to_string()),
             ExpressionError::NotScalar(_) => Self::new(SqlState::FEATURE_NOT_SUPPORTED, error.to_string()),
         }
     }

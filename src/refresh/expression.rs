@@ -31,6 +31,9 @@ pub enum ExpressionError {
     /// A function whose result may differ for equal arguments.
     #[error("function {0}() is not immutable")]
     NotImmutable(String),
+    /// A predicate of another type.
+    #[error("argument of WHERE must be type boolean, not type {0}")]
+    NotBoolean(DataType),
     /// Something that looks at more than one row.
     #[error("{0} are not allowed in the expression of a computed column")]
     NotScalar(&'static str),
@@ -121,8 +124,9 @@ pub fn predicate(text: &str, table: &Schema) -> Result<Expr, ExpressionError> {
     let expression = parse(text, &schema)?;
     ensure_row_wise(&expression)?;
     match expression.get_type(&schema)? {
-        DataType::Boolean | DataType::Null => Ok(expression),
-        other => Err(DataFusionError::Plan(format!("argument of WHERE must be type boolean, not type {other}")).into()),
+        DataType::Boolean => Ok(expression),
+        DataType::Null => Ok(cast(expression, DataType::Boolean)),
+        other => Err(ExpressionError::NotBoolean(other)),
     }
 }
 

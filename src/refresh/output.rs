@@ -70,6 +70,25 @@ fn wrap(field: &Field, path: &[String], values: ArrayRef, read: Option<&ArrayRef
     Ok(Arc::new(StructArray::try_new(children.clone(), vec![inner], nulls)?))
 }
 
+/// Returns the batch with fields inside structs that say nothing but name and
+/// type: their metadata is part of Arrow's type, and a refresh changes it.
+///
+/// # Errors
+/// Internal errors only.
+pub(super) fn without_metadata(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let schema = batch.schema();
+    let fields: Vec<Field> = schema.fields().iter().map(|field| plain(field)).collect();
+    project(batch, &Arc::new(Schema::new(fields)))
+}
+
+fn plain(field: &Field) -> Field {
+    let data_type = match field.data_type() {
+        DataType::Struct(children) => DataType::Struct(children.iter().map(|child| plain(child)).collect()),
+        other => other.clone(),
+    };
+    Field::new(field.name(), data_type, field.is_nullable())
+}
+
 /// Returns the columns of `wanted` out of a batch that may hold more of each, by name.
 ///
 /// # Errors

@@ -20,6 +20,7 @@ use lance_table::rowids::RowIdSequence;
 use lance_table::rowids::segment::U64Segment;
 use roaring::RoaringBitmap;
 
+use super::output;
 use super::provenance::{FragmentProvenance, Provenance};
 use super::snapshot::{Snapshot, deleted_rows};
 use crate::storage::StorageError;
@@ -232,7 +233,8 @@ async fn take(snapshot: &Snapshot, addresses: impl Iterator<Item = u64>) -> Resu
     let projection = ProjectionRequest::from_schema(snapshot.read_schema(true));
     let plan = Arc::new(projection.into_projection_plan(Arc::clone(&dataset))?);
     let take = TakeBuilder::try_new_from_addresses(dataset, addresses.collect(), plan)?;
-    Ok(take.with_ignore_deletions(true).execute().await?)
+    let rows = take.with_ignore_deletions(true).execute().await?;
+    output::without_metadata(&rows).map_err(|error| StorageError::Lance(error.into()))
 }
 
 /// Compares by total order, so NaN equals itself and -0 differs from 0.

@@ -220,7 +220,6 @@ fn declared_field(name: &str, declaration: &Declaration) -> Field {
 
 /// Returns the computed columns that read `input`, a field inside it or a column
 /// that it is inside of, by name: the reason why it cannot be dropped or changed.
-/// Those that are inside `input` themselves go with it.
 ///
 /// # Errors
 /// As [`columns`].
@@ -231,8 +230,7 @@ pub fn readers_of(dataset: &Dataset, input: &str) -> Result<Vec<String>, Storage
         path.starts_with(&input) || input.starts_with(&path)
     };
     let found = columns(dataset)?.into_iter().filter(|column| column.inputs.iter().any(reads));
-    let elsewhere = found.filter(|column| !nested::parts(&column.name).starts_with(&input));
-    Ok(elsewhere.map(|column| column.name).collect())
+    Ok(found.map(|column| column.name).collect())
 }
 
 /// Returns the names of the computed columns that `column` is or that are inside it.

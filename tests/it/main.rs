@@ -16,6 +16,7 @@ mod harness;
 mod http;
 mod interop;
 mod jobs;
+mod lifecycle;
 mod nested;
 mod query;
 mod refresh;

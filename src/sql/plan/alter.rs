@@ -354,7 +354,8 @@ fn dropped(operation: &AlterOperation) -> Option<String> {
 /// dropped by the same statement.
 fn ensure_unread(table: &BoundTable, column: &str, verb: &str, dropped: &[String]) -> Result<()> {
     let readers = computed::readers_of(&table.dataset, column)?;
-    let remaining: Vec<&String> = readers.iter().filter(|reader| !dropped.contains(reader)).collect();
+    let gone = |reader: &String| dropped.iter().any(|gone| nested::parts(reader).starts_with(&nested::parts(gone)));
+    let remaining: Vec<&String> = readers.iter().filter(|reader| !gone(reader)).collect();
     let [reader, ..] = remaining.as_slice() else { return Ok(()) };
     let name = table.name();
     let message = format!("cannot {verb} column {column} of table {name} because other objects depend on it");

@@ -210,6 +210,7 @@ fn predicate_error(error: ExpressionError, text: &str) -> SqlError {
             SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
                 .detail(format!("{function}() may give another result for another row or time."))
         }
+        error @ ExpressionError::NotBoolean(_) => SqlError::from(error),
         ExpressionError::NotScalar(what) => {
             let message = format!("{what} are not allowed in the WHERE clause of REFRESH COLUMN");
             match what {
