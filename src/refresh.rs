@@ -40,7 +40,7 @@ pub use self::ledger::Ledger;
 pub use self::profile::{PhaseTime, Profile, WorkerTime};
 pub use self::progress::Progress;
 pub use self::run::run;
-use crate::storage::{StorageError, Store};
+use crate::storage::{StorageError, Store, nested};
 
 /// The work of a refresh job, as the registry keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,14 +110,14 @@ impl RefreshSpec {
         }
     }
 
-    /// Returns the name that the column has at a version.
+    /// Returns the name, or path, that the column has at a version.
     ///
     /// # Errors
     /// [`StorageError::NoColumn`] if it was dropped, also if another has its name now.
     pub fn column_in(&self, dataset: &Dataset) -> Result<String, StorageError> {
         let Some(id) = self.field_id else { return Ok(self.column.clone()) };
-        let field = dataset.schema().field_by_id(id);
-        field.map(|field| field.name.clone()).ok_or_else(|| StorageError::NoColumn { column: self.column.clone() })
+        let path = nested::path_of(dataset.schema(), id);
+        path.ok_or_else(|| StorageError::NoColumn { column: self.column.clone() })
     }
 
     /// Returns how many workers run.
