@@ -1,6 +1,8 @@
 //! The examples that the documentation of the statements gives are statements,
 //! and print as something that means the same.
 
+#![allow(clippy::unwrap_used, reason = "a test's helper fails the test")]
+
 use std::fs;
 use std::path::Path;
 

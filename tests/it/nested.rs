@@ -34,7 +34,7 @@ async fn assigned(client: &tokio_postgres::Client, refresh: &str) -> String {
 async fn rc_01_a_field_inside_a_column_is_declared_and_filled_and_its_siblings_stay() {
     for version in ["2.1", "2.2"] {
         let folder = folder(version);
-        let mut gateway = Gateway::start_in(folder.path());
+        let gateway = Gateway::start_in(folder.path());
         let client = gateway.connect().await;
         run(&client, "ALTER TABLE docs ADD COLUMN info.len AS (length(info.text))").await;
         let inputs = "
@@ -58,7 +58,6 @@ print(field.metadata[b'computed_column.inputs'].decode())
         assert_eq!(assigned(&client, "`info`.\"len\" ON docs WHERE info.\"Mixed\" < 3").await, "1");
         assert_eq!(run_python(folder.path(), READ), expected, "{version}");
         assert_eq!(rows(&client, "SELECT info['len'] FROM docs ORDER BY id").await, ["1", "∅", "3", "∅"]);
-        assert!(gateway.stop().success());
     }
 }
 
@@ -145,4 +144,33 @@ async fn what_a_field_inside_a_column_cannot_be_is_named() {
     run(&client, "ALTER TABLE docs DROP COLUMN info.len").await;
     run(&client, "ALTER TABLE docs DROP COLUMN info.text, DROP COLUMN IF EXISTS info.gone").await;
     assert_eq!(run_python(folder.path(), READ), "[{'Mixed': 1}, None, {'Mixed': 3}, {'Mixed': 4}]");
+}
+
+#[tokio::test]
+async fn rc_15_fields_of_one_column_are_filled_at_the_same_time_and_appended_rows_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let create = "
+import lance, pyarrow as pa, sys
+info = pa.struct([('text', pa.string())])
+table = pa.table({'id': range(40000), 'info': pa.array([{'text': str(i)} for i in range(40000)], info)})
+lance.write_dataset(table, sys.argv[1] + '/docs.lance', max_rows_per_file=10000, enable_stable_row_ids=True)
+";
+    run_python(folder.path(), create);
+    let gateway = Gateway::start_in(folder.path());
+    let client = gateway.connect().await;
+    run(
+        &client,
+        "ALTER TABLE docs ADD COLUMN info.one AS (md5(info.text)), ADD COLUMN info.two AS (length(info.text))",
+    )
+    .await;
+    let one = value(&client, "REFRESH COLUMN info.one ON docs", "job_id").await.unwrap();
+    let two = value(&client, "REFRESH COLUMN info.two ON docs", "job_id").await.unwrap();
+    run(&client, "INSERT INTO docs (id) VALUES (40000)").await;
+    for job in [one, two] {
+        assert_eq!(value(&client, &format!("WAIT JOB '{job}'"), "state").await.unwrap(), "succeeded");
+    }
+    let wrong = "SELECT count(*), count(*) FILTER (WHERE id < 40000 AND
+                 ((info['one'] IS DISTINCT FROM md5(id::text)) OR (info['two'] IS DISTINCT FROM length(id::text))
+                  OR info['text'] <> id::text)) FROM docs";
+    assert_eq!(rows(&client, wrong).await, ["40001|0"]);
 }
