@@ -1,11 +1,13 @@
 //! PostgreSQL's dialect of the native parser with our two additions: names may
-//! stand between backticks, and a table may be read at an earlier version.
+//! stand between backticks, and a table may be read at an earlier version; and
+//! one correction, [`Dialect::parse_infix`].
 //!
 //! Everything that PostgreSQL's dialect answers for itself is passed on to it;
 //! the rest are the defaults, which it takes too.
 
 use std::any::TypeId;
 
+use sqlparser::ast::Expr;
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -57,6 +59,23 @@ impl Dialect for GatewayDialect {
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
         POSTGRES.get_next_precedence(parser)
+    }
+
+    /// `IS [NOT] DISTINCT FROM` binds its right side as tightly as its left one;
+    /// sqlparser takes all that follows.
+    fn parse_infix(&self, parser: &mut Parser, left: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
+        let negated = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
+            false
+        } else if parser.parse_keywords(&[Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM]) {
+            true
+        } else {
+            return None;
+        };
+        let compared = parser.parse_subexpr(self.prec_value(Precedence::Is)).map(|right| {
+            let (left, right) = (Box::new(left.clone()), Box::new(right));
+            if negated { Expr::IsNotDistinctFrom(left, right) } else { Expr::IsDistinctFrom(left, right) }
+        });
+        Some(compared)
     }
 
     fn prec_value(&self, precedence: Precedence) -> u8 {

@@ -20,6 +20,7 @@ use crate::exec::{DEFAULT_DATABASE, QueryConfig};
 use crate::sql::caller::Caller;
 
 pub mod of_objects;
+pub mod of_path;
 pub mod of_session;
 pub mod postgres;
 mod sum;

@@ -261,6 +261,21 @@ impl Planner {
         Ok(self.engine.catalog().namespace(database, &path).await?.is_some())
     }
 
+    /// Returns the schemas of a search path that exist in the connected database.
+    ///
+    /// # Errors
+    /// If the metadata store fails.
+    pub(crate) async fn existing(&self, path: Vec<String>) -> Result<Vec<String>> {
+        let mut existing = Vec::with_capacity(path.len());
+        for schema in path {
+            let built_in = matches!(schema.as_str(), "pg_catalog" | "information_schema");
+            if built_in || self.schema_exists(&self.caller.database, &schema).await? {
+                existing.push(schema);
+            }
+        }
+        Ok(existing)
+    }
+
     async fn ensure_schema(&self, database: &str, schema: &str) -> Result<()> {
         if self.engine.catalog().database(database).await?.is_none() {
             return Err(no_database(database));

@@ -87,6 +87,25 @@ async fn integer_arithmetic_that_overflows_fails_in_every_clause() {
 }
 
 #[tokio::test]
+async fn is_distinct_from_binds_as_tightly_as_is_null() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    // What PostgreSQL 15 answers.
+    let cases = [
+        ("1 IS DISTINCT FROM 1 OR true", "t"),
+        ("1 IS NOT DISTINCT FROM 1 AND false", "f"),
+        ("NULL IS NOT DISTINCT FROM NULL OR false", "t"),
+        ("1 IS DISTINCT FROM 2 - 1", "f"),
+        ("1 + 1 IS NOT DISTINCT FROM 2", "t"),
+        ("NOT 1 IS DISTINCT FROM 2", "f"),
+        ("CASE WHEN 2 IS DISTINCT FROM 1 AND true THEN 'x' ELSE 'y' END = 'x'", "t"),
+    ];
+    for (condition, expected) in cases {
+        assert_eq!(rows(&client, &format!("SELECT {condition}")).await, [expected], "{condition}");
+    }
+}
+
+#[tokio::test]
 async fn a_sum_of_bigint_is_numeric_and_does_not_wrap() {
     let gateway = Gateway::start();
     let client = gateway.connect().await;

@@ -1,10 +1,6 @@
 //! Functions that answer about the session: who, where, with which settings.
 
-use std::sync::Arc;
-
-use arrow::array::{ListArray, StringArray};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::DataType;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::scalar::ScalarValue;
@@ -14,16 +10,15 @@ use crate::error::SqlError;
 use crate::session::settings::SERVER_VERSION;
 use crate::sql::caller::Caller;
 
-/// The functions that always answer the same in a session, whatever its settings
-/// but the search path are.
-pub const NAMES: [&str; 9] = [
+/// The functions that always answer the same in a session, whatever its
+/// settings are.
+pub const NAMES: [&str; 8] = [
     "current_user",
     "session_user",
     "user",
     "current_role",
     "current_database",
     "current_catalog",
-    "current_schema",
     "pg_backend_pid",
     "version",
 ];
@@ -38,24 +33,10 @@ pub fn functions(caller: &Caller) -> Vec<ScalarUDF> {
     for name in ["current_database", "current_catalog"] {
         functions.push(RowFunction::constant(name, utf8(Some(caller.database.as_str()))));
     }
-    let schema = caller.creation_path().into_iter().next();
-    functions.push(RowFunction::constant("current_schema", ScalarValue::Utf8(schema)));
     functions.push(RowFunction::constant("pg_backend_pid", ScalarValue::Int32(Some(caller.session_id))));
     functions.push(RowFunction::constant("version", utf8(Some(format!("PostgreSQL {SERVER_VERSION}")))));
-    functions.push(current_schemas(caller));
     functions.push(current_setting(caller));
     functions
-}
-
-fn current_schemas(caller: &Caller) -> ScalarUDF {
-    let (all, explicit) = (list(caller.search_path()), list(caller.creation_path()));
-    let returns = all.data_type();
-    RowFunction::define("current_schemas", &[1], returns, Volatility::Stable, move |arguments| {
-        Ok(match arguments {
-            [ScalarValue::Boolean(Some(true))] => all.clone(),
-            _ => explicit.clone(),
-        })
-    })
 }
 
 fn current_setting(caller: &Caller) -> ScalarUDF {
@@ -73,10 +54,4 @@ fn current_setting(caller: &Caller) -> ScalarUDF {
 
 fn external(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
-}
-
-fn list(values: Vec<String>) -> ScalarValue {
-    let item = Arc::new(Field::new_list_field(DataType::Utf8, true));
-    let offsets = OffsetBuffer::from_lengths([values.len()]);
-    ScalarValue::List(Arc::new(ListArray::new(item, offsets, Arc::new(StringArray::from(values)), None)))
 }

@@ -162,10 +162,19 @@ impl Planner {
     ) -> Result<Arc<PlannerState>> {
         let of_relations = rewrite::table_functions(statement).iter().any(|name| system::functions::is_one(name));
         let of_objects = catalog_query || rewrite::catalog::calls_any(statement, &functions::of_objects::NAMES);
-        if !of_relations && !of_objects {
+        let of_path = catalog_query || rewrite::catalog::calls_any(statement, &functions::of_path::NAMES);
+        if !of_relations && !of_objects && !of_path {
             return Ok(Arc::clone(shared));
         }
         let mut state = shared.to_state();
+        if of_path {
+            for function in functions::of_path::functions(
+                self.existing(self.caller.search_path()).await?,
+                self.existing(self.caller.creation_path()).await?,
+            ) {
+                functions::register(&mut state, function);
+            }
+        }
         let context = self.system_context();
         system::functions::register(&mut state, &context);
         if of_objects {

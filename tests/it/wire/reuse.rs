@@ -89,11 +89,31 @@ async fn settings_that_change_a_plan_are_noticed() {
         answers.push((told(&admin).await, executed(&admin, &table).await.unwrap()));
     }
     assert_eq!((&answers[0].1, &answers[1].1), (&vec![1], &vec![5]));
-    assert!(answers[1].0.ends_with("|other"), "{answers:?}");
+    assert!(answers[0].0.ends_with("|public") && answers[1].0.ends_with("|other"), "{answers:?}");
     assert_ne!(answers[0].0.split('|').next(), answers[1].0.split('|').next(), "the zone is used");
     assert_eq!(answers[2], answers[0]);
     assert_eq!((answers[3].1.as_slice(), answers[3].0.ends_with("|other")), ([5].as_slice(), true));
     assert_eq!(answers[4], answers[0]);
+}
+
+#[tokio::test]
+async fn the_current_schema_is_the_first_of_the_path_that_exists() {
+    let (_gateway, admin, _ann) = shared_table().await;
+    let asked = admin.prepare("SELECT current_schema, current_schemas(false)").await.unwrap();
+    let told = async || {
+        let row = admin.query_one(&asked, &[]).await.unwrap();
+        assert_eq!(rows(&admin, "SELECT current_schema()").await, [row.get::<_, Option<&str>>(0).unwrap_or("∅")]);
+        (row.get::<_, Option<String>>(0), row.get::<_, Vec<String>>(1))
+    };
+    let schema = |name: &str| Some(name.to_owned());
+    let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    assert_eq!(told().await, (schema("public"), path(&["public"])));
+    run(&admin, "CREATE SCHEMA lancegate").await;
+    assert_eq!(told().await, (schema("lancegate"), path(&["lancegate", "public"])));
+    run(&admin, "DROP SCHEMA lancegate").await;
+    assert_eq!(told().await, (schema("public"), path(&["public"])));
+    run(&admin, "SET search_path = nowhere").await;
+    assert_eq!(told().await, (None, path(&[])));
 }
 
 #[tokio::test]
@@ -194,8 +214,8 @@ async fn deep_texts_stay_refused_and_wide_ones_leave_the_session_alone() {
         assert!(error(&client, &long).await.starts_with("54"), "a chain");
         let within = format!("SELECT {}1{}", "(".repeat(30), ")".repeat(30));
         assert_eq!(rows(&client, &within).await, ["1"]);
-        let chain = format!("SELECT 1{}", " + 1".repeat(60));
-        assert_eq!(rows(&client, &chain).await, ["61"]);
+        let chain = format!("SELECT 1{}", " + 1".repeat(900));
+        assert_eq!(rows(&client, &chain).await, ["901"]);
         let wide = format!("SELECT {}", vec!["1"; 1_000].join(", "));
         assert_eq!(rows(&client, &wide).await[0].len(), 1_999);
     }

@@ -20,7 +20,7 @@ use datafusion::physical_expr::planner::create_physical_exprs;
 use sqlparser::ast::{self as native, SetExpr, Statement as Native, Visit, Visitor};
 
 use crate::arithmetic;
-use crate::sql::functions::of_session;
+use crate::sql::functions::{of_path, of_session};
 
 /// Expressions of such a query, at most.
 const EXPRESSIONS_MAX: usize = 64;
@@ -89,8 +89,9 @@ fn is_small_expression(expr: &native::Expr) -> bool {
             let name = function.name.0.last().and_then(|part| part.as_ident());
             name.is_some_and(|name| of_session::NAMES.contains(&name.value.to_ascii_lowercase().as_str()))
         }
+        // A function without its parentheses, or nothing that this query has.
+        Expr::Identifier(name) => !of_path::NAMES.contains(&name.value.to_ascii_lowercase().as_str()),
         Expr::Value(_)
-        | Expr::Identifier(_)
         | Expr::Nested(_)
         | Expr::Cast { .. }
         | Expr::TypedString(_)
@@ -249,6 +250,8 @@ mod tests {
             "SELECT random()",
             "SELECT 'a' ~ 'b'",
             "SELECT count(*)",
+            "SELECT current_schema",
+            "SELECT current_schema()",
             "SELECT * FROM generate_series(1, 10)",
         ] {
             assert!(!small(text), "{text}");
