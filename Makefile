@@ -54,7 +54,6 @@ demo: tools ## Build with the quick profile and show the main job through psql.
 .PHONY: test
 test: lint python ## Run everything that CI runs.
 	$(call need,psql,postgresql-client)
-	$(call need,kill,procps)
 ifeq ($(NEXTEST),yes)
 	cargo nextest run --cargo-profile quick --workspace $(TESTED)
 else

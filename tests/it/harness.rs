@@ -173,16 +173,15 @@ impl Gateway {
         wait(&mut self.child)
     }
 
-    /// Sends a signal by its name.
+    /// Sends a signal by its name, with the shell's own `kill`: a bare Debian has no other.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+        let command = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success());
     }
 
     /// Asks the gateway to stop and returns how it ended.
     pub(crate) fn stop(&mut self) -> ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.signal("TERM");
         wait(&mut self.child)
     }
 }
