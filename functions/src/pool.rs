@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::worker::Worker;
 
+type Idle = HashMap<String, Vec<(Worker, Instant)>>;
+
 /// Idle workers by what they are instances of.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    idle: Arc<Mutex<HashMap<String, Vec<(Worker, Instant)>>>>,
+    idle: Arc<Mutex<Idle>>,
     idle_max: usize,
     keep: Duration,
 }
@@ -46,7 +48,7 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn expire(&self, idle: &mut HashMap<String, Vec<(Worker, Instant)>>) {
+    fn expire(&self, idle: &mut Idle) {
         idle.retain(|_, workers| {
             workers.retain(|(_, used)| used.elapsed() < self.keep);
             !workers.is_empty()

@@ -7,6 +7,7 @@
 //! included. Nothing is unpickled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::buffer::Buffer;
@@ -241,15 +242,21 @@ fn decode_batch(body: &[u8], rows: usize, expected: &SchemaRef) -> Result<ArrayR
     if usize::try_from(batch.length()) != Ok(rows) {
         return Err(format!("{} rows instead of {rows}", batch.length()));
     }
-    let decoded =
-        read_record_batch(&Buffer::from(data), batch, expected.clone(), &Default::default(), None, &message.version())
-            .map_err(|error| error.to_string())?;
+    let decoded = read_record_batch(
+        &Buffer::from(data),
+        batch,
+        Arc::clone(expected),
+        &Default::default(),
+        None,
+        &message.version(),
+    )
+    .map_err(|error| error.to_string())?;
     let values = decoded.column(0);
     values.to_data().validate_full().map_err(|error| error.to_string())?;
     if values.len() != rows {
         return Err(format!("{} rows instead of {rows}", values.len()));
     }
-    Ok(values.clone())
+    Ok(Arc::clone(values))
 }
 
 fn shown(fields: &arrow::datatypes::Fields) -> String {
@@ -283,8 +290,6 @@ impl<'a> Messages<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{Int64Array, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
 
