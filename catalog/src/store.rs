@@ -8,6 +8,7 @@ mod claims;
 mod control;
 mod draft;
 mod events;
+mod functions;
 mod grants;
 mod jobs;
 mod meta;

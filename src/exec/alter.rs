@@ -86,6 +86,7 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
         AlterAction::DropColumns(columns) => {
             let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
             changed.drop_columns(&columns).await.map_err(StorageError::from)?;
+            computed::unbind_dropped(&mut changed).await?;
         }
         AlterAction::RenameColumn { from, to } => {
             let alteration = ColumnAlteration::new(from.clone()).rename(to.clone());

@@ -6,9 +6,14 @@
 //! it again, the rest is planned anew. So a crash at any instant loses at most
 //! the files that no note names yet.
 
-use lancegate_catalog::{AttemptEpoch, Catalog, CatalogError, JobId};
+use std::collections::HashMap;
+
+use chrono::Utc;
+use lancegate_catalog::{AttemptEpoch, Catalog, CatalogError, JobId, RowFailure};
 
 use super::RefreshError;
+use super::function::FunctionSpec;
+use super::snapshot::Snapshot;
 use super::stage::StagedFragment;
 
 /// See the module documentation.
@@ -55,6 +60,39 @@ impl Ledger {
         let key = format!("publish/{}/{first}/{}", self.epoch.0, staged.first().map_or("", |staged| &staged.file.path));
         let note = serde_json::to_value(staged).map_err(|error| RefreshError::Worker(error.to_string()))?;
         self.catalog.put_receipt(self.job, self.epoch, &key, note).await.map_err(refused)
+    }
+
+    /// Records the rows of a published file that failed, in place of what was recorded for the rows computed (ERR-08).
+    ///
+    /// # Errors
+    /// [`RefreshError::Registry`], and what reading row ids reports.
+    pub(super) async fn record_failures(
+        &self,
+        snapshot: &Snapshot,
+        function: &FunctionSpec,
+        staged: &StagedFragment,
+    ) -> Result<(), RefreshError> {
+        let job = self.catalog.job(self.job).await.map_err(refused)?;
+        let Some(table_id) = job.and_then(|job| job.table_id) else { return Ok(()) };
+        let row_ids =
+            if staged.failures.is_empty() { HashMap::new() } else { snapshot.row_ids(staged.fragment_id).await? };
+        let failure = |failure: &super::stage::StagedFailure| RowFailure {
+            table_id,
+            job_id: self.job,
+            column: snapshot.column.name.clone(),
+            function: function.name.clone(),
+            function_version: function.version.to_string(),
+            table_version: snapshot.dataset.version_id(),
+            fragment_id: staged.fragment_id,
+            row_offset: failure.offset,
+            row_id: row_ids.get(&failure.offset).copied(),
+            error_type: failure.error_type.clone(),
+            error_message: failure.message.clone(),
+            created_at: Utc::now(),
+        };
+        let failures = staged.failures.iter().map(failure).collect();
+        let (column, rows) = (&snapshot.column.name, staged.rows.iter().collect());
+        self.catalog.replace_row_failures(table_id, column, staged.fragment_id, rows, failures).await.map_err(refused)
     }
 
     /// Returns all files that earlier attempts (or this one) offered.

@@ -12,6 +12,7 @@ use lance_table::format::Fragment;
 use roaring::RoaringBitmap;
 
 use super::expression::Evaluator;
+use super::function::{Computation, FunctionHost};
 use super::ledger::Ledger;
 use super::plan::{self, FragmentWork, RefreshPlan};
 use super::profile::PhaseClock;
@@ -40,6 +41,7 @@ pub async fn run(
     ledger: &Ledger,
     progress: Arc<Progress>,
     limits: Limits,
+    host: &FunctionHost,
 ) -> Result<RefreshOutcome, RefreshError> {
     let mut clock = PhaseClock::new(Arc::clone(&progress));
     clock.enter("planning");
@@ -47,13 +49,14 @@ pub async fn run(
     let source_version = ledger.pin_source(latest.version_id()).await?;
     let pinned = at_version(&latest, source_version).await?;
     let snapshot = Arc::new(Snapshot::of(pinned, &spec.column)?);
-    let evaluator = evaluator(&snapshot)?;
+    let computation = computation(&snapshot, spec, host).await?;
     let mut attempt = Attempt {
         spec,
         ledger,
         progress,
         limits,
-        evaluator,
+        computation,
+        rows_failed: 0,
         published: BTreeMap::new(),
         computed: BTreeMap::new(),
         rows_assigned: 0,
@@ -68,11 +71,11 @@ pub async fn run(
     clock.enter("committing");
     // A failed or cancelled attempt keeps what it published, and its record.
     let sealed = attempt.seal(&snapshot, &plan).await;
-    worked?;
+    worked.and_then(|()| attempt.computation.finish())?;
     let rows_remaining = sealed?;
     Ok(RefreshOutcome {
         rows_assigned: attempt.rows_assigned,
-        rows_failed: 0,
+        rows_failed: attempt.rows_failed,
         rows_remaining,
         source_version,
         published_version: attempt.newest.as_ref().map(|dataset| dataset.version_id()),
@@ -107,12 +110,28 @@ pub(super) fn evaluator(snapshot: &Snapshot) -> Result<Evaluator, RefreshError> 
         .map_err(|source| RefreshError::Expression { column: column.name.clone(), source })
 }
 
+async fn computation(
+    snapshot: &Snapshot,
+    spec: &RefreshSpec,
+    host: &FunctionHost,
+) -> Result<Computation, RefreshError> {
+    match &spec.function {
+        None => Ok(Computation::Expression(evaluator(snapshot)?)),
+        Some(function) => {
+            let inputs = Arc::new(arrow::datatypes::Schema::from(&snapshot.read_schema(false)));
+            let output = snapshot.output_schema().fields[0].data_type();
+            Ok(Computation::Function(Box::new(host.evaluator(function, inputs, output).await?)))
+        }
+    }
+}
+
 struct Attempt<'a> {
     spec: &'a RefreshSpec,
     ledger: &'a Ledger,
     progress: Arc<Progress>,
     limits: Limits,
-    evaluator: Evaluator,
+    computation: Computation,
+    rows_failed: u64,
     /// Fragments that this job made visible, as they are now.
     published: BTreeMap<u64, FragmentProvenance>,
     /// Rows that this job computed in them.
@@ -171,8 +190,8 @@ impl Attempt<'_> {
             if rejected == 0 {
                 return Ok(());
             }
-            if round == ROUNDS_MAX {
-                return Err(RefreshError::ConcurrentWrite { fragments: rejected, rounds: ROUNDS_MAX });
+            if round == ROUNDS_MAX || !self.computation.replannable() {
+                return Err(RefreshError::ConcurrentWrite { fragments: rejected, rounds: round });
             }
             clock.enter("planning");
             let mut newest = snapshot.dataset.as_ref().clone();
@@ -207,9 +226,9 @@ impl Attempt<'_> {
     ) -> Result<usize, RefreshError> {
         let group_size = self.limits.publish_fragments.max(snapshot.dataset.count_fragments() / 100).max(1);
         let workers = self.spec.workers(&self.limits);
-        let (evaluator, progress) = (self.evaluator.clone(), Arc::clone(&self.progress));
+        let (computation, progress) = (self.computation.clone(), Arc::clone(&self.progress));
         let mut staging = futures::stream::iter(work)
-            .map(|work| spawn_stage(Arc::clone(snapshot), evaluator.clone(), work, Arc::clone(&progress)))
+            .map(|work| spawn_stage(Arc::clone(snapshot), computation.clone(), work, Arc::clone(&progress)))
             .buffer_unordered(workers);
         let mut group = Vec::new();
         let mut rejected = 0;
@@ -257,7 +276,14 @@ impl Attempt<'_> {
         let published = commit::publish(&snapshot.dataset, output_id, input_ids, &replacements, &properties).await?;
         self.commits += u64::from(published.committed);
         let dataset = Arc::new(published.dataset);
-        self.account(&snapshot.at(Arc::clone(&dataset))?, before, &group, &published.fragments);
+        let visible = snapshot.at(Arc::clone(&dataset))?;
+        self.account(&visible, before, &group, &published.fragments);
+        if let Some(function) = &self.spec.function {
+            let visible = group.iter().filter(|staged| published.fragments.contains(&staged.fragment_id));
+            for staged in visible {
+                self.ledger.record_failures(snapshot, function, staged).await?;
+            }
+        }
         if !published.fragments.is_empty() {
             self.newest = Some(dataset);
         }
@@ -277,6 +303,8 @@ impl Attempt<'_> {
                 continue;
             };
             counted = (counted.0 + 1, counted.1 + staged.rows.len());
+            self.rows_failed += staged.failed.len();
+            self.rows_assigned += staged.rows.len() - staged.failed.len();
             let entry = FragmentProvenance {
                 // What it was computed from, also if an input moved since.
                 inputs: staged.inputs,
@@ -286,7 +314,6 @@ impl Attempt<'_> {
             self.published.insert(id, entry);
             *self.computed.entry(id).or_default() |= &staged.rows;
         }
-        self.rows_assigned += counted.1;
         self.progress.published(counted.0, counted.1);
     }
 
@@ -320,6 +347,8 @@ fn not_current(staged: &StagedFragment, fragment: &Fragment, before: &Provenance
             rows &= &taken_over.not_current;
         }
     }
+    // What failed is tried again by the next refresh.
+    rows |= &staged.failed;
     rows
 }
 
@@ -341,13 +370,13 @@ fn replacement(staged: &StagedFragment) -> Replacement {
 /// Stages on a task of its own, so that fragments use several cores.
 async fn spawn_stage(
     snapshot: Arc<Snapshot>,
-    evaluator: Evaluator,
+    computation: Computation,
     work: FragmentWork,
     progress: Arc<Progress>,
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
     let stage = async move {
         let _active = progress.worker();
-        stage_fragment(&snapshot, &evaluator, &work, &progress).await
+        stage_fragment(&snapshot, &computation, &work, &progress).await
     };
     let task = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(stage));
     task.await.map_err(|error| RefreshError::Worker(error.to_string()))?

@@ -17,7 +17,7 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 
 use super::RefreshError;
-use super::expression::Evaluator;
+use super::function::{Computation, FunctionPart};
 use super::plan::FragmentWork;
 use super::progress::Progress;
 use super::snapshot::Snapshot;
@@ -41,7 +41,26 @@ pub struct StagedFragment {
     /// Rows that it computed anew, as a serialized Roaring bitmap.
     #[serde(with = "bitmap")]
     pub rows: RoaringBitmap,
+    /// Those of them that failed and are NULL, as a serialized Roaring bitmap.
+    #[serde(with = "bitmap")]
+    pub failed: RoaringBitmap,
+    /// Why, in the order of rows, for no more than [`FAILURES_MAX`] of them.
+    pub failures: Vec<StagedFailure>,
 }
+
+/// A row that a Function failed on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagedFailure {
+    /// Its physical offset.
+    pub offset: u32,
+    /// The name of the exception.
+    pub error_type: String,
+    /// Its text.
+    pub message: String,
+}
+
+/// Failed rows of a fragment whose exceptions are kept (decision 28).
+const FAILURES_MAX: usize = 1_000;
 
 /// Where the time of staging went, over all workers.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,11 +76,11 @@ pub struct StageTimes {
 /// Stages one fragment.
 ///
 /// # Errors
-/// [`RefreshError::Evaluate`] if the expression fails on a due row,
+/// [`RefreshError::Evaluate`] if the expression fails on a due row, [`RefreshError::Function`] if a Function does,
 /// [`RefreshError::Canceled`] at the next batch after a cancel, or storage errors.
 pub async fn stage_fragment(
     snapshot: &Snapshot,
-    evaluator: &Evaluator,
+    computation: &Computation,
     work: &FragmentWork,
     progress: &Progress,
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
@@ -69,8 +88,16 @@ pub async fn stage_fragment(
     let fragment = snapshot.dataset.get_fragment(id).expect("the plan was made on this version");
     let started = Instant::now();
     let output = snapshot.output_schema();
+    let part = match computation {
+        Computation::Expression(_) => None,
+        Computation::Function(function) => Some(function.part()),
+    };
     let mut stage = Stage {
-        evaluator,
+        computation,
+        part,
+        fragment_id: work.fragment_id,
+        failed: RoaringBitmap::new(),
+        failures: Vec::new(),
         rows: &work.rows,
         keeps_stored: !work.whole,
         output: Arc::new(Schema::from(&output)),
@@ -86,6 +113,9 @@ pub async fn stage_fragment(
         return Err(failure);
     }
     let file = written.map_err(StorageError::from)?.1;
+    if let Some(part) = &stage.part {
+        part.finish()?;
+    }
     let mut times = stage.times;
     times.write = started.elapsed().saturating_sub(times.read + times.evaluate);
     let metadata = fragment.metadata();
@@ -95,6 +125,8 @@ pub async fn stage_fragment(
         inputs: snapshot.input_signer().sign(metadata),
         replaces: snapshot.output_signer().sign(metadata),
         rows: work.rows.clone(),
+        failed: stage.failed,
+        failures: stage.failures,
     };
     Ok((staged, times))
 }
@@ -135,7 +167,7 @@ fn async_batches<'a>(
         let batch = stored.next().await?;
         stage.times.read += waiting.elapsed();
         let computed = match batch {
-            Ok(batch) => stage.compute(&batch, progress),
+            Ok(batch) => stage.compute(&batch, progress).await,
             Err(error) => Err(StorageError::from(error).into()),
         };
         let item = computed.map_err(|error| {
@@ -149,7 +181,12 @@ fn async_batches<'a>(
 }
 
 struct Stage<'a> {
-    evaluator: &'a Evaluator,
+    computation: &'a Computation,
+    /// The Function at work, if it is one.
+    part: Option<FunctionPart>,
+    fragment_id: u64,
+    failed: RoaringBitmap,
+    failures: Vec<StagedFailure>,
     rows: &'a RoaringBitmap,
     keeps_stored: bool,
     output: SchemaRef,
@@ -158,7 +195,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn compute(&mut self, batch: &RecordBatch, progress: &Progress) -> Result<RecordBatch, RefreshError> {
+    async fn compute(&mut self, batch: &RecordBatch, progress: &Progress) -> Result<RecordBatch, RefreshError> {
         progress.ensure_running()?;
         let count = u32::try_from(batch.num_rows()).expect("a batch is small");
         let range = self.offset..self.offset + count;
@@ -166,11 +203,11 @@ impl Stage<'_> {
         let due = self.rows.range_cardinality(range.clone());
         let inputs = self.inputs(batch);
         let values = if due == u64::from(count) {
-            self.evaluate(&inputs)?
+            self.evaluate(&inputs, range.collect(), progress).await?
         } else if due == 0 {
             self.stored(batch)
         } else {
-            self.merge(batch, &inputs, range)?
+            self.merge(batch, &inputs, range, progress).await?
         };
         progress.rows_computed(due);
         let values = RecordBatch::try_new(Arc::clone(&self.output), vec![values]);
@@ -178,16 +215,51 @@ impl Stage<'_> {
     }
 
     fn inputs(&self, batch: &RecordBatch) -> RecordBatch {
-        let columns = self.evaluator.inputs().fields().len();
+        let columns = self.computation.inputs().fields().len();
         let indices: Vec<usize> = (0..columns).collect();
         batch.project(&indices).expect("inputs are read first")
     }
 
-    fn evaluate(&mut self, inputs: &RecordBatch) -> Result<ArrayRef, RefreshError> {
+    /// Computes the rows of a batch that stand at these offsets of the fragment.
+    async fn evaluate(
+        &mut self,
+        inputs: &RecordBatch,
+        offsets: Vec<u32>,
+        progress: &Progress,
+    ) -> Result<ArrayRef, RefreshError> {
         let started = Instant::now();
-        let values = self.evaluator.evaluate(inputs).map_err(RefreshError::Evaluate);
+        let values = match (self.computation, &mut self.part) {
+            (Computation::Expression(evaluator), _) => evaluator.evaluate(inputs).map_err(RefreshError::Evaluate),
+            (Computation::Function(_), None) => unreachable!("a Function has a part"),
+            (Computation::Function(_), Some(part)) => {
+                let evaluated = part.evaluate(inputs, progress).await;
+                evaluated.map_err(|error| self.placed(error, &offsets)).map(|(values, errors)| {
+                    for error in errors {
+                        let offset = offsets[error.row];
+                        self.failed.insert(offset);
+                        if self.failures.len() < FAILURES_MAX {
+                            let (error_type, message) = (error.raised.error_type, error.raised.message);
+                            self.failures.push(StagedFailure { offset, error_type, message });
+                        }
+                    }
+                    values
+                })
+            }
+        };
         self.times.evaluate += started.elapsed();
         values
+    }
+
+    /// Names the row in the table instead of the row of a batch.
+    fn placed(&self, error: RefreshError, offsets: &[u32]) -> RefreshError {
+        match error {
+            RefreshError::Function { function, place: Some((_, row)), error } => {
+                let offset = usize::try_from(row).ok().and_then(|row| offsets.get(row)).copied();
+                let place = offset.map(|offset| (self.fragment_id, offset));
+                RefreshError::Function { function, place, error }
+            }
+            other => other,
+        }
     }
 
     /// The values that are in the table now, or NULL where no row keeps one.
@@ -199,15 +271,17 @@ impl Stage<'_> {
         }
     }
 
-    fn merge(
+    async fn merge(
         &mut self,
         batch: &RecordBatch,
         inputs: &RecordBatch,
         range: std::ops::Range<u32>,
+        progress: &Progress,
     ) -> Result<ArrayRef, RefreshError> {
-        let mask: BooleanArray = range.map(|offset| Some(self.rows.contains(offset))).collect();
+        let mask: BooleanArray = range.clone().map(|offset| Some(self.rows.contains(offset))).collect();
         let selected = filter_record_batch(inputs, &mask).map_err(|error| RefreshError::Evaluate(error.into()))?;
-        let computed = self.evaluate(&selected)?;
+        let offsets = range.filter(|offset| self.rows.contains(*offset)).collect();
+        let computed = self.evaluate(&selected, offsets, progress).await?;
         let stored = self.stored(batch);
         let mut next = 0;
         let picks: Vec<(usize, usize)> = (0..mask.len())

@@ -10,6 +10,7 @@ mod computed;
 mod crash;
 mod databases;
 mod engine;
+mod functions;
 mod harness;
 mod http;
 mod interop;

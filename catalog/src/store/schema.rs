@@ -24,7 +24,39 @@ pub(super) enum Standing {
 /// The schema version that this software writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-const MIGRATIONS: &[&[&str]] = &[&[
+const MIGRATIONS: &[&[&str]] = &[FIRST, FUNCTIONS];
+
+const FUNCTIONS: &[&str] = &[
+    "CREATE TABLE functions (
+        database_name TEXT   NOT NULL,
+        namespace     TEXT   NOT NULL,
+        name          TEXT   NOT NULL,
+        version       BIGINT NOT NULL,
+        definition    TEXT   NOT NULL,
+        owner         TEXT   NOT NULL,
+        created_at    BIGINT NOT NULL,
+        PRIMARY KEY (database_name, namespace, name, version)
+    )",
+    // A row of a column has one record, that of the job that computed it last.
+    "CREATE TABLE row_failures (
+        table_id         TEXT   NOT NULL,
+        column_name      TEXT   NOT NULL,
+        fragment_id      BIGINT NOT NULL,
+        row_offset       BIGINT NOT NULL,
+        job_id           TEXT   NOT NULL,
+        function_name    TEXT   NOT NULL,
+        function_version TEXT   NOT NULL,
+        table_version    BIGINT NOT NULL,
+        row_id           BIGINT,
+        error_type       TEXT   NOT NULL,
+        error_message    TEXT   NOT NULL,
+        created_at       BIGINT NOT NULL,
+        PRIMARY KEY (table_id, column_name, fragment_id, row_offset)
+    )",
+    "CREATE INDEX row_failures_newest ON row_failures (table_id, created_at)",
+];
+
+const FIRST: &[&str] = &[
     "CREATE TABLE jobs (
         job_id           TEXT   NOT NULL PRIMARY KEY,
         kind             TEXT   NOT NULL,
@@ -144,7 +176,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
         name  TEXT NOT NULL PRIMARY KEY,
         value TEXT NOT NULL
     )",
-]];
+];
 
 /// Applies the migrations that the file lacks, all of them or none.
 pub(super) async fn migrate(connection: &mut SqliteConnection, application_id: i32) -> Result<Standing> {
