@@ -32,7 +32,7 @@ pub enum RefreshError {
         /// Fragment and offset of the row, if one is known.
         place: Option<(u64, u32)>,
         /// How.
-        error: ExecutorError,
+        error: Box<ExecutorError>,
     },
     /// A computed input is not current in a fragment with work (RC-07).
     #[error("computed column \"{input}\" is not refreshed for its current inputs")]
@@ -80,7 +80,7 @@ impl RefreshError {
         match self {
             Self::Expression { .. } | Self::Predicate(_) => "InvalidExpression",
             Self::Evaluate(_) => "EvaluationError",
-            Self::Function { error, .. } => match error {
+            Self::Function { error, .. } => match error.as_ref() {
                 ExecutorError::Row { raised, .. } if raised.error_type == "RowTimeoutError" => "RowTimeoutError",
                 ExecutorError::Row { .. } => "FunctionError",
                 ExecutorError::Limit(_) => "FailureLimitExceeded",

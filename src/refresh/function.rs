@@ -106,7 +106,7 @@ impl FunctionHost {
         let python = self.prepare(&spec.definition).await.map_err(|error| RefreshError::Function {
             function: spec.name.clone(),
             place: None,
-            error: ExecutorError::Initialization { message: error.to_string(), output: String::new() },
+            error: Box::new(ExecutorError::Initialization { message: error.to_string(), output: String::new() }),
         })?;
         let positions = spec.arguments.iter().map(|name| inputs.index_of(name)).collect::<Result<Vec<_>, _>>();
         let positions = positions.map_err(|error| RefreshError::Evaluate(error.into()))?;
@@ -216,7 +216,7 @@ pub struct FunctionEvaluator {
 
 impl FunctionEvaluator {
     fn failed(&self, error: ExecutorError) -> RefreshError {
-        RefreshError::Function { function: self.name.clone(), place: None, error }
+        RefreshError::Function { function: self.name.clone(), place: None, error: Box::new(error) }
     }
 
     /// Starts a part: the fragment that is published as a whole.
@@ -263,7 +263,7 @@ impl FunctionPart {
                 _ => None,
             };
             let place = row.and_then(|row| u32::try_from(row).ok()).map(|row| (0, row));
-            RefreshError::Function { function: self.function.name.clone(), place, error }
+            RefreshError::Function { function: self.function.name.clone(), place, error: Box::new(error) }
         })?;
         let values = if evaluated.values.data_type() == &self.function.output {
             evaluated.values
