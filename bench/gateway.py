@@ -25,16 +25,21 @@ def program():
 class Gateway:
     """A gateway process on a data folder; ends with the `with` block."""
 
-    def __init__(self, data):
+    def __init__(self, data, config=None, preload=None):
         self.data = pathlib.Path(data)
+        self.config = config
+        self.preload = preload
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="lancegate-gateway-")
         ports = pathlib.Path(self.folder) / "ports"
         environment = {key: value for key, value in os.environ.items() if not key.startswith("LANCEGATE_")}
         environment["LANCEGATE_PASSWORD"] = PASSWORD
+        if self.preload:
+            environment["LD_PRELOAD"] = self.preload
         command = [program(), "serve", "--data", str(self.data), "--pg-listen", "127.0.0.1:0"]
         command += ["--http-listen", "127.0.0.1:0", "--ports-file", str(ports)]
+        command += ["--config", str(self.config)] if self.config else []
         log = open(pathlib.Path(self.folder) / "log", "w")
         self.process = subprocess.Popen(command, env=environment, stderr=log, stdout=log)
         deadline = time.monotonic() + 60

@@ -9,16 +9,20 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
-use arrow::compute::SortOptions;
+use arrow::compute::{SortOptions, concat_batches};
 use futures::{StreamExt, TryStreamExt};
 use lance::Dataset;
+use lance::dataset::fragment::{FileFragment, FragReadConfig};
 use lance::dataset::refs::Ref;
 use lance::dataset::rowids::load_row_id_sequence;
 use lance::dataset::{ProjectionRequest, TakeBuilder};
+use lance_core::datatypes::Schema;
+use lance_io::scheduler::{ScanScheduler, SchedulerConfig};
 use lance_table::format::Fragment;
 use lance_table::rowids::RowIdSequence;
 use lance_table::rowids::segment::U64Segment;
 use roaring::RoaringBitmap;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::output;
 use super::provenance::{FragmentProvenance, Provenance};
@@ -29,6 +33,11 @@ use crate::storage::StorageError;
 const COMPARE_ROWS_MAX: usize = 8_192;
 /// Chunks of rows compared at once.
 const COMPARE_CHUNKS: usize = 2;
+/// Fragments whose rows one task takes, and how many of them at once.
+const TAKE_FRAGMENTS: usize = 64;
+const TAKE_FRAGMENTS_AT_ONCE: usize = 8;
+/// Such tasks at once.
+const TAKE_TASKS: usize = 4;
 /// Row-id sequences loaded at once.
 const SEQUENCES: usize = 16;
 /// Where one id of this many is wanted, all are walked instead of searched for.
@@ -136,10 +145,24 @@ impl<'a> Past<'a> {
         Ok(rows)
     }
 
-    /// Addresses of the rows whose inputs and value are what they were.
+    /// Addresses of the rows whose inputs and value are what they were. Inputs are
+    /// compared first: the values of rows that are due anyway are not read.
     async fn unchanged(&self, now: &Snapshot, rows: Vec<Row>) -> Result<Vec<u64>, StorageError> {
-        let here = take(now, rows.iter().map(|row| row.here)).await?;
-        let there = take(&self.snapshot, rows.iter().filter_map(|row| row.there)).await?;
+        let inputs = (now.read_schema(false), self.snapshot.read_schema(false));
+        let rows = self.equal(now, rows, inputs).await?;
+        let output = (now.output_schema(), self.snapshot.output_schema());
+        let rows = self.equal(now, rows, output).await?;
+        Ok(rows.into_iter().map(|row| row.here).collect())
+    }
+
+    /// Keeps the rows that hold the same in these columns, `(now, then)`.
+    async fn equal(&self, now: &Snapshot, rows: Vec<Row>, columns: (Schema, Schema)) -> Result<Vec<Row>, StorageError> {
+        if rows.is_empty() || columns.0.fields.is_empty() {
+            return Ok(rows);
+        }
+        let here = take(now, columns.0, rows.iter().map(|row| row.here)).await?;
+        let there: Vec<u64> = rows.iter().filter_map(|row| row.there).collect();
+        let there = take_in_order(&self.snapshot, columns.1, &there).await?;
         if here.num_rows() != rows.len() || there.num_rows() != rows.len() {
             let (here, there) = (here.num_rows(), there.num_rows());
             let what = format!("took {here} and {there} of {} rows by address", rows.len());
@@ -149,7 +172,7 @@ impl<'a> Past<'a> {
         for (now, then) in here.columns().iter().zip(there.columns()) {
             mark_different(now, then, &mut equal);
         }
-        Ok(rows.iter().zip(equal).filter_map(|(row, equal)| equal.then_some(row.here)).collect())
+        Ok(rows.into_iter().zip(equal).filter_map(|(row, equal)| equal.then_some(row)).collect())
     }
 }
 
@@ -226,14 +249,56 @@ fn find_in_segment(segment: &U64Segment, rows: &mut [Row], address: impl Fn(usiz
     }
 }
 
-/// Reads inputs and values at physical addresses. Deletions are not looked at:
-/// the rows are live now, and where they were they are still stored.
-async fn take(snapshot: &Snapshot, addresses: impl Iterator<Item = u64>) -> Result<RecordBatch, StorageError> {
+/// Reads columns at physical addresses. Deletions are not looked at: the rows are
+/// live now, and where they were they are still stored.
+async fn take(
+    snapshot: &Snapshot,
+    columns: Schema,
+    addresses: impl Iterator<Item = u64>,
+) -> Result<RecordBatch, StorageError> {
     let dataset = Arc::clone(&snapshot.dataset);
-    let projection = ProjectionRequest::from_schema(snapshot.read_schema(true));
+    let projection = ProjectionRequest::from_schema(columns);
     let plan = Arc::new(projection.into_projection_plan(Arc::clone(&dataset))?);
     let take = TakeBuilder::try_new_from_addresses(dataset, addresses.collect(), plan)?;
     let rows = take.with_ignore_deletions(true).execute().await?;
+    output::without_metadata(&rows).map_err(|error| StorageError::Lance(error.into()))
+}
+
+/// As [`take`], of ascending addresses, a few in each of many fragments: opening
+/// their files is most of the work, so it is shared out to several tasks. One I/O
+/// queue, which needs no task of its own, serves all; Lance's own take makes one
+/// for each file.
+async fn take_in_order(snapshot: &Snapshot, columns: Schema, addresses: &[u64]) -> Result<RecordBatch, StorageError> {
+    let store = snapshot.dataset.object_store(None).await?;
+    let queue = ScanScheduler::new(Arc::clone(&store), SchedulerConfig::max_bandwidth(&store).with_lite_scheduler());
+    let config = FragReadConfig::default().with_ignore_deletions(true).with_scan_scheduler(queue);
+    let schema = Arc::new(arrow::datatypes::Schema::from(&columns));
+    let columns = Arc::new(columns);
+    let fragments = addresses.chunk_by(|one, next| one >> 32 == next >> 32);
+    let reads = fragments.map(|rows| {
+        let number = usize::try_from(rows[0] >> 32).expect("Lance fragment ids fit 32 bits");
+        let fragment = snapshot.dataset.get_fragment(number).expect("its rows were found in this version");
+        let offsets: Vec<u32> = rows.iter().map(|address| offset(*address)).collect();
+        (fragment, offsets)
+    });
+    let reads: Vec<(FileFragment, Vec<u32>)> = reads.collect();
+    let batches: Vec<Vec<RecordBatch>> = futures::stream::iter(reads.chunks(TAKE_FRAGMENTS).map(<[_]>::to_vec))
+        .map(|reads| {
+            let (columns, config) = (Arc::clone(&columns), config.clone());
+            let read = async move {
+                let read = |(fragment, offsets): (FileFragment, Vec<u32>)| {
+                    let (columns, config) = (Arc::clone(&columns), config.clone());
+                    async move { fragment.open(&columns, config).await?.take_as_batch(&offsets, None).await }
+                };
+                futures::stream::iter(reads).map(read).buffered(TAKE_FRAGMENTS_AT_ONCE).try_collect().await
+            };
+            AbortOnDropHandle::new(tokio::spawn(read))
+        })
+        .buffered(TAKE_TASKS)
+        .map(|ended| ended.unwrap_or_else(|error| Err(lance::Error::internal(error.to_string()))))
+        .try_collect()
+        .await?;
+    let rows = concat_batches(&schema, batches.iter().flatten()).map_err(lance::Error::from)?;
     output::without_metadata(&rows).map_err(|error| StorageError::Lance(error.into()))
 }
 

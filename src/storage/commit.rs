@@ -246,7 +246,8 @@ pub async fn set_field_metadata(
         match update.await {
             Ok(_) => {
                 reach("record.committed").await?;
-                durable::sync_commit(&latest, Some(&before)).await?;
+                // It references no file that the version before did not.
+                durable::sync_path(&latest, &latest.manifest_location().path).await?;
                 return Ok(latest);
             }
             Err(error) if may_try_again(&error) && (attempt < ATTEMPTS_MAX || is_conflict(&error)) => {

@@ -20,6 +20,8 @@ use super::StorageError;
 
 /// How many folders above a file a commit may have made.
 const FOLDERS_ABOVE: usize = 3;
+/// Files flushed at once.
+const FLUSHES: usize = 32;
 
 /// Flushes the manifest of `dataset` and every data and deletion file that
 /// `before` (the version it was made from, if any) did not reference.
@@ -114,20 +116,31 @@ fn deletion_file(fragment: &Fragment) -> Option<String> {
     Some(relative_deletion_file_path(fragment.id, file))
 }
 
+/// Flushes files, then the folders that name them. Several at once: the file
+/// system writes its journal once for all that wait for it.
 async fn sync_files(files: Vec<PathBuf>) -> Result<(), StorageError> {
-    let flush = move || {
-        let mut folders = HashSet::new();
-        for file in &files {
-            sync_one(file)?;
-            // A new folder is only there after a power cut if the folder above
-            // says so: `data`, the table's own, and the one of all tables.
-            folders.extend(file.ancestors().skip(1).take(FOLDERS_ABOVE).map(Path::to_path_buf));
-        }
-        folders.iter().try_for_each(|folder| sync_one(folder))
+    // A new folder is only there after a power cut if the folder above
+    // says so: `data`, the table's own, and the one of all tables.
+    let above = |file: &PathBuf| -> Vec<PathBuf> {
+        file.ancestors().skip(1).take(FOLDERS_ABOVE).map(Path::to_path_buf).collect()
     };
-    tokio::task::spawn_blocking(flush)
-        .await
-        .map_err(|error| StorageError::Io { path: PathBuf::new(), source: std::io::Error::other(error) })?
+    let folders: HashSet<PathBuf> = files.iter().flat_map(above).collect();
+    sync_all(files).await?;
+    sync_all(folders.into_iter().collect()).await
+}
+
+async fn sync_all(paths: Vec<PathBuf>) -> Result<(), StorageError> {
+    let share = paths.len().div_ceil(FLUSHES).max(1);
+    let flush = |paths: &[PathBuf]| {
+        let paths = paths.to_vec();
+        tokio::task::spawn_blocking(move || paths.iter().try_for_each(|path| sync_one(path)))
+    };
+    let flushes: Vec<_> = paths.chunks(share).map(flush).collect();
+    // All are waited for: none goes on behind the back of an error.
+    for ended in futures::future::join_all(flushes).await {
+        ended.map_err(|error| StorageError::Io { path: PathBuf::new(), source: std::io::Error::other(error) })??;
+    }
+    Ok(())
 }
 
 fn sync_one(path: &Path) -> Result<(), StorageError> {
