@@ -54,6 +54,14 @@ impl Snapshot {
         Self::of(dataset, &name)
     }
 
+    /// Whether the column has this definition at another version, too.
+    ///
+    /// # Errors
+    /// As [`Self::at`].
+    pub fn is_defined_so_at(&self, dataset: &Dataset) -> Result<bool, StorageError> {
+        Ok(self.at(Arc::new(dataset.clone()))?.definition == self.definition)
+    }
+
     /// Signs where the inputs are.
     pub fn input_signer(&self) -> Signer<'_> {
         Signer::new(&self.dataset, &self.input_ids)

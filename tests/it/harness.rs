@@ -58,6 +58,21 @@ struct Folder {
     failpoints: Option<String>,
 }
 
+/// How long a test waits for a state before it says that it does not come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks until there is an answer.
+pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what} did not come about");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 impl Gateway {
     /// Starts a gateway with the defaults in a fresh folder.
     pub(crate) fn start() -> Self {
@@ -163,6 +178,22 @@ impl Gateway {
         self.folder.failpoints = None;
     }
 
+    /// Waits until a place holds at a visit (failpoint `hold`).
+    pub(crate) async fn held(&self, place: &str, visit: u64) {
+        let file = self.folder.holds().join(format!("{place}.{visit}"));
+        until(&format!("visit {visit} of {place}"), async || file.exists().then_some(())).await;
+    }
+
+    /// Lets one visit of a place that holds go on.
+    pub(crate) fn let_go(&self, place: &str, visit: u64) {
+        fs::remove_file(self.folder.holds().join(format!("{place}.{visit}"))).unwrap();
+    }
+
+    /// Lets all visits of a place go on, later ones too.
+    pub(crate) fn let_all_go(&self, place: &str) {
+        fs::write(self.folder.holds().join(format!("{place}.go")), []).unwrap();
+    }
+
     /// Returns how the process ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
@@ -205,6 +236,11 @@ impl Folder {
         self.own.path().join("stderr.log")
     }
 
+    /// Where places that hold meet the test.
+    fn holds(&self) -> PathBuf {
+        self.own.path().join("holds")
+    }
+
     fn ports(&self) -> PathBuf {
         self.own.path().join("ports")
     }
@@ -212,11 +248,14 @@ impl Folder {
 
 fn spawn(folder: &Folder) -> (Child, SocketAddr, SocketAddr) {
     let _ = fs::remove_file(folder.ports());
+    let _ = fs::remove_dir_all(folder.holds());
+    fs::create_dir(folder.holds()).unwrap();
     let mut child = lancegate(["serve", "--pg-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
         .args([OsStr::new("--data"), folder.data.as_os_str()])
         .args([OsStr::new("--config"), folder.config().as_os_str()])
         .args([OsStr::new("--ports-file"), folder.ports().as_os_str()])
         .env("LANCEGATE_PASSWORD", PASSWORD)
+        .env("LANCEGATE_FAILPOINT_HOLDS", folder.holds())
         .envs(folder.failpoints.iter().map(|failpoints| ("LANCEGATE_FAILPOINTS", failpoints)))
         .stdout(Stdio::piped())
         .stderr(File::options().create(true).append(true).open(folder.log()).unwrap())
