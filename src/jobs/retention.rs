@@ -40,7 +40,11 @@ async fn collect(inner: &Arc<Inner>) {
     match tokio_util::task::AbortOnDropHandle::new(work).await {
         Ok(Ok(collected)) if collected == garbage::Collected::default() => {}
         Ok(Ok(collected)) => {
-            tracing::info!(parts = collected.parts, orphans = collected.orphans, "files that refreshes have left deleted");
+            tracing::info!(
+                parts = collected.parts,
+                orphans = collected.orphans,
+                "files that refreshes have left deleted"
+            );
         }
         Ok(Err(error)) => tracing::warn!(%error, "cannot look for files that refreshes have left"),
         Err(error) if error.is_cancelled() => {}

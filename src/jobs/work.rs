@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::verdict::failure;
 use crate::error::SqlError;
-use crate::refresh::{self, garbage, Ledger, Limits, Progress, RefreshError, RefreshSpec};
+use crate::refresh::{self, Ledger, Limits, Progress, RefreshError, RefreshSpec, garbage};
 use crate::storage::{StorageError, Store};
 
 /// What attempts run. Tests put their own work here.

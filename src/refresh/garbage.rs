@@ -185,7 +185,10 @@ pub async fn candidates(main: &Dataset, before: DateTime<Utc>) -> Result<Vec<Can
         while let Some(object) = listed.try_next().await? {
             let Some(file) = object.location.filename() else { continue };
             let ours = file.ends_with(COMPLETE) || file.starts_with(PARTIAL);
-            if ours && object.location.parts().count() == depth && !current.contains(file) && found.len() < CANDIDATES_MAX
+            if ours
+                && object.location.parts().count() == depth
+                && !current.contains(file)
+                && found.len() < CANDIDATES_MAX
             {
                 found.push(Candidate { file: file.to_owned(), path: object.location.clone() });
             }

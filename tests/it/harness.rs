@@ -87,9 +87,23 @@ impl Gateway {
         Self::launch(Folder { own, data, failpoints: None }, config)
     }
 
+    /// Starts a gateway with failpoints, which a later start has not.
+    pub(crate) fn start_failing(config: &str, failpoints: &str) -> Self {
+        let own = tempfile::tempdir().unwrap();
+        let data = own.path().join("data");
+        let mut gateway = Self::launch(Folder { own, data, failpoints: Some(failpoints.to_owned()) }, config);
+        gateway.folder.failpoints = None;
+        gateway
+    }
+
     /// Starts a gateway on a data folder that goes on to exist.
     pub(crate) fn start_in(data: &Path) -> Self {
-        Self::launch(Folder { own: tempfile::tempdir().unwrap(), data: data.to_owned(), failpoints: None }, "")
+        Self::start_in_with(data, "")
+    }
+
+    /// [`Self::start_in`] with a piece of TOML.
+    pub(crate) fn start_in_with(data: &Path, config: &str) -> Self {
+        Self::launch(Folder { own: tempfile::tempdir().unwrap(), data: data.to_owned(), failpoints: None }, config)
     }
 
     fn launch(folder: Folder, config: &str) -> Self {
@@ -194,6 +208,21 @@ impl Gateway {
         fs::write(self.folder.holds().join(format!("{place}.go")), []).unwrap();
     }
 
+    /// [`Self::restart_failing`], also if the process ends before it is ready;
+    /// returns whether it became ready.
+    pub(crate) fn survives_restart_failing(&mut self, failpoints: &str) -> bool {
+        self.kill9();
+        self.folder.failpoints = Some(failpoints.to_owned());
+        let started = try_spawn(&self.folder);
+        self.folder.failpoints = None;
+        let (child, ports) = started;
+        self.child = child;
+        if let Some((pg, http)) = ports {
+            (self.pg, self.http) = (pg, http);
+        }
+        ports.is_some()
+    }
+
     /// Returns how the process ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
@@ -247,6 +276,13 @@ impl Folder {
 }
 
 fn spawn(folder: &Folder) -> (Child, SocketAddr, SocketAddr) {
+    let (child, ports) = try_spawn(folder);
+    let log = || fs::read_to_string(folder.log()).unwrap_or_default();
+    let (pg, http) = ports.unwrap_or_else(|| panic!("the gateway did not start\n{}", log()));
+    (child, pg, http)
+}
+
+fn try_spawn(folder: &Folder) -> (Child, Option<(SocketAddr, SocketAddr)>) {
     let _ = fs::remove_file(folder.ports());
     let _ = fs::remove_dir_all(folder.holds());
     fs::create_dir(folder.holds()).unwrap();
@@ -262,10 +298,11 @@ fn spawn(folder: &Folder) -> (Child, SocketAddr, SocketAddr) {
         .spawn()
         .unwrap();
     let ready = first_line(&mut child);
-    let log = || fs::read_to_string(folder.log()).unwrap_or_default();
-    assert!(ready.contains("is ready"), "the gateway did not start: {ready:?}\n{}", log());
+    if !ready.contains("is ready") {
+        return (child, None);
+    }
     let ports = fs::read_to_string(folder.ports()).unwrap();
-    (child, port(&ports, "pg="), port(&ports, "http="))
+    (child, Some((port(&ports, "pg="), port(&ports, "http="))))
 }
 
 /// Waits for the first line of standard output; an empty text is its end.

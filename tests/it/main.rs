@@ -7,6 +7,10 @@
 mod bad_input;
 mod cli;
 mod computed;
+#[cfg(feature = "failpoints")]
+mod conflicts;
+#[cfg(feature = "failpoints")]
+mod control;
 mod crash;
 mod databases;
 mod engine;
@@ -16,6 +20,8 @@ mod harness;
 mod http;
 mod interop;
 mod jobs;
+#[cfg(feature = "failpoints")]
+mod kills;
 mod lifecycle;
 mod nested;
 mod query;
