@@ -60,10 +60,16 @@ async fn j15_two_refreshes_of_one_column_at_once() {
         run(&second, "UPDATE t SET x = x + 1").await;
         let others = [gateway.connect().await, gateway.connect().await];
         let both = others.iter().map(|client| client.simple_query("REFRESH COLUMN y ON t WAIT"));
-        let ended: Vec<Result<_, String>> =
-            futures::future::join_all(both).await.into_iter().map(|end| end.map_err(|error| describe(&error))).collect();
+        let ended: Vec<Result<_, String>> = futures::future::join_all(both)
+            .await
+            .into_iter()
+            .map(|end| end.map_err(|error| describe(&error)))
+            .collect();
         assert!(ended.iter().any(Result::is_ok), "round {round}: {ended:?}");
-        assert!(ended.iter().flat_map(|end| end.as_ref().err()).all(|refused| refused.starts_with("55006")), "{ended:?}");
+        assert!(
+            ended.iter().flat_map(|end| end.as_ref().err()).all(|refused| refused.starts_with("55006")),
+            "{ended:?}"
+        );
         ensure_right(&second, "y", 1, &format!("round {round}")).await;
     }
     assert!(publications(&gateway).await.values().all(|times| *times == 1));
@@ -83,7 +89,8 @@ async fn j16_cancel_of_a_queued_job_ends_it_at_once() {
         assert_eq!(told(user, "CANCEL", &queued).await, "canceled");
     }
     assert!(error(&client, &format!("WAIT JOB '{queued}'")).await.starts_with("57014"));
-    let by = format!("SELECT emitted_by FROM system.public.job_events WHERE job_id = '{queued}' AND message LIKE 'cancel%'");
+    let by =
+        format!("SELECT emitted_by FROM system.public.job_events WHERE job_id = '{queued}' AND message LIKE 'cancel%'");
     assert_eq!(rows(&client, &by).await, ["lancegate"], "the second cancel is no event");
     gateway.let_all_go("refresh.pinned");
     succeeds(&client, &running, "the other goes on").await;

@@ -151,8 +151,7 @@ async fn rc_10_a_delay_at_any_place_changes_nothing() {
 
 /// Waits until so many splits of a job are noted.
 pub(crate) async fn completed(client: &Client, job: &str, splits: usize) {
-    let noted =
-        format!("SELECT count(*) FROM system.public.job_splits WHERE job_id = '{job}' AND state = 'completed'");
+    let noted = format!("SELECT count(*) FROM system.public.job_splits WHERE job_id = '{job}' AND state = 'completed'");
     let look = async || (rows(client, &noted).await == [splits.to_string()]).then_some(());
     harness::until(&format!("{splits} noted splits"), look).await;
 }

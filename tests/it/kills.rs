@@ -118,7 +118,8 @@ async fn j02_a_job_that_was_acknowledged_and_not_claimed_runs_after_the_restart(
     gateway.restart();
     let client = gateway.connect().await;
     ensure_done(&gateway, &client, &job, "J02").await;
-    let attempts = format!("SELECT count(*) FROM system.public.job_events WHERE job_id = '{job}' AND message = 'claim'");
+    let attempts =
+        format!("SELECT count(*) FROM system.public.job_events WHERE job_id = '{job}' AND message = 'claim'");
     assert_eq!(rows(&client, &attempts).await, ["1"]);
 }
 
@@ -139,7 +140,10 @@ async fn j03_a_file_that_was_half_written_is_removed_and_its_split_computed_agai
             .difference(&named_files(&gateway).await)
             .map(|name| gateway.data().join("t.lance/data").join(name))
             .collect();
-        assert!(half.len() <= 1 && half.iter().all(|path| !path.to_str().unwrap().ends_with(".lance")), "{case}: {half:?}");
+        assert!(
+            half.len() <= 1 && half.iter().all(|path| !path.to_str().unwrap().ends_with(".lance")),
+            "{case}: {half:?}"
+        );
         gateway.restart();
         let client = gateway.connect().await;
         succeeds(&client, &job, &case).await;
@@ -251,8 +255,7 @@ const ROWS_PER_FRAGMENT: usize = 20;
 
 /// A table of many fragments, written as another program would.
 async fn many_fragments(data: &Path) {
-    let schema =
-        Schema::new(vec![Field::new("id", DataType::Int64, true), Field::new("x", DataType::Int64, true)]);
+    let schema = Schema::new(vec![Field::new("id", DataType::Int64, true), Field::new("x", DataType::Int64, true)]);
     let ids = Int64Array::from_iter_values(0..(MANY_FRAGMENTS * ROWS_PER_FRAGMENT) as i64);
     let xs: Int64Array = ids.values().iter().map(|id| Some(id * 3)).collect();
     let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids), Arc::new(xs)]).unwrap();

@@ -16,6 +16,8 @@ mod databases;
 mod engine;
 #[cfg(feature = "failpoints")]
 mod faults;
+#[cfg(feature = "failpoints")]
+mod garbage;
 mod harness;
 mod http;
 mod interop;
