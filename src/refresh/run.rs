@@ -468,10 +468,15 @@ impl Attempt<'_> {
         let none = BTreeMap::new();
         let published = if now.definition == self.definition { &self.published } else { &none };
         let current = staleness::resolve(&now, Some(&plan.current), published).await?;
-        if (self.newest.is_some() || plan.carried)
-            && let Err(error) = record_surely(&now, &current).await
-        {
-            tracing::warn!(job = %self.ledger.job(), %error, "inputs were not recorded; the rows may be computed again");
+        if self.newest.is_some() || plan.carried {
+            // Whoever holds the job now records what is true then. A cancel is no reason not to.
+            if let Err(RefreshError::LeaseLost) = self.ledger.note(now.definition, now.dataset.version_id(), &[]).await
+            {
+                return Err(RefreshError::LeaseLost);
+            }
+            if let Err(error) = record_surely(&now, &current).await {
+                tracing::warn!(job = %self.ledger.job(), %error, "inputs were not recorded; the rows may be computed again");
+            }
         }
         Ok(plan::rows_remaining(&now, &current).await?)
     }

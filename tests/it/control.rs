@@ -1,11 +1,11 @@
 //! Requests to jobs in each of their states, and gateways that lose their jobs
-//! (feature `failpoints`): J10, J15, J16, J17.
+//! (feature `failpoints`): J10, J15, J16, J17; and what is seen of a job meanwhile.
 
 use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
-use crate::faults::{CONFIG, ensure_right, failing_table, jobs, publications, succeeds, value_commits};
+use crate::faults::{CONFIG, completed, ensure_right, failing_table, jobs, publications, succeeds, value_commits};
 use crate::harness::{Gateway, until};
 use crate::rows::{describe, error, rows, run, value};
 
@@ -217,7 +217,7 @@ async fn j10_a_gateway_that_lost_its_job_while_it_was_stopped_writes_nothing_mor
     succeeds(&client, &job, "taken over").await;
     ensure_right(&client, "y", 1, "taken over").await;
     let state = async || {
-        let job = rows(&client, &format!("SHOW JOBS FOR TABLE t")).await;
+        let job = rows(&client, "SHOW JOBS FOR TABLE t").await;
         let events = rows(&client, &format!("SHOW JOB EVENTS '{job}'", job = job[0].split('|').next().unwrap())).await;
         let splits = rows(&client, "SELECT * FROM system.public.job_splits").await;
         let versions = std::fs::read_dir(new.data().join("t.lance/_versions")).unwrap().count();
@@ -233,4 +233,57 @@ async fn j10_a_gateway_that_lost_its_job_while_it_was_stopped_writes_nothing_mor
     assert_eq!(commits.len(), 4, "{commits:?}");
     assert!(publications(&new).await.values().all(|times| *times == 1));
     assert_eq!(value(&client, "REFRESH COLUMN y ON t WAIT", "rows_assigned").await.as_deref(), Some("0"));
+}
+
+/// OP-01: as many workers as were asked for are in fragments at once, and no more.
+/// PROG-08: the splits that are not complete are listed with their latest task.
+#[tokio::test]
+async fn op_01_prog_08_as_many_workers_as_asked_for_run_at_once_and_the_rest_is_queued() {
+    let gateway = failing_table(CONFIG, "stage.batch=hold@*").await;
+    let client = gateway.connect().await;
+    let refresh = "REFRESH COLUMN y ON t WHERE id <> 1 WITH (num_workers = 3) NOWAIT";
+    let job = value(&client, refresh, "job_id").await.unwrap();
+    for visit in 1..=3 {
+        gateway.held("stage.batch", visit).await;
+    }
+    let splits = async || {
+        let columns = "split_id, row_start, row_end, parts, bytes_staged, started_at IS NOT NULL, state, recovered";
+        rows(&client, &format!("SELECT {columns} FROM system.public.job_splits WHERE job_id = '{job}' ORDER BY 1"))
+            .await
+    };
+    let running = "∅|∅|t|running|f";
+    let mut expected = vec![
+        format!("0|1|10|{running}"),
+        format!("1|0|10|{running}"),
+        format!("2|0|10|{running}"),
+        "3|0|10|∅|∅|f|queued|f".to_owned(),
+    ];
+    assert_eq!(splits().await, expected, "three at once, the fourth waits");
+    let shown = rows(&client, &format!("SHOW JOB SPLITS '{job}'")).await;
+    let task = |split: usize| shown[split].split('|').nth(1).unwrap().to_owned();
+    assert_eq!((shown.len(), task(3)), (4, format!("{job}/1/3")));
+    gateway.let_go("stage.batch", 1);
+    gateway.held("stage.batch", 4).await;
+    completed(&client, &job, 1).await;
+    let bytes = async |state: &str| {
+        let of = format!(
+            "SELECT bytes_staged > 0 FROM system.public.job_splits WHERE job_id = '{job}' AND state = '{state}'"
+        );
+        rows(&client, &of).await
+    };
+    assert_eq!((bytes("completed").await, bytes("running").await), (vec!["t".to_owned()], vec!["∅".to_owned(); 3]));
+    expected[3] = format!("3|0|10|{running}");
+    assert_eq!(splits().await.last(), expected.last());
+    told(&client, "PAUSE", &job).await;
+    gateway.let_all_go("stage.batch");
+    in_state(&client, &job, "paused").await;
+    let states = format!("SELECT DISTINCT state FROM system.public.job_splits WHERE job_id = '{job}'");
+    assert_eq!(rows(&client, &states).await, ["completed"], "of a job that does not run only what is noted");
+    told(&client, "RESUME", &job).await;
+    succeeds(&client, &job, "resumed").await;
+    let ended =
+        rows(&client, &format!("SELECT state, recovered FROM system.public.job_splits WHERE job_id = '{job}'")).await;
+    assert_eq!(ended.len(), 4);
+    assert!(ended.iter().all(|split| split.starts_with("completed|")), "{ended:?}");
+    assert_eq!(rows(&client, "SELECT count(*) FROM t WHERE id <> 1 AND y = x * 2 + 1").await, ["39"]);
 }

@@ -617,11 +617,11 @@ async fn rc_02_every_history_computes_exactly_the_rows_that_it_must() {
     }
     let histories = number("LANCEGATE_MODEL_HISTORIES").unwrap_or(40);
     let first = rand::random::<u32>().into();
-    println!("model: {histories} histories from seed {first}");
+    eprintln!("model: {histories} histories from seed {first}");
     for seed in first..first + histories {
         history(seed, steps.unwrap_or(16)).await;
     }
-    println!("model: {histories} histories from seed {first}, zero differences");
+    eprintln!("model: {histories} histories from seed {first}, zero differences");
 }
 
 /// RC-15: appends, deletes, updates and compactions beside refreshes of an

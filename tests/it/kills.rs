@@ -279,7 +279,7 @@ async fn j09_random_kills_over_refreshes_of_200_fragments_lose_and_double_nothin
     let kills = number("LANCEGATE_KILLS").map_or(KILLS, |kills| usize::try_from(kills).unwrap());
     let seed = number("LANCEGATE_KILLS_SEED").unwrap_or_else(|| rand::random::<u32>().into());
     let mut random = StdRng::seed_from_u64(seed);
-    println!("J09: seed {seed}, {kills} kills");
+    eprintln!("J09: seed {seed}, {kills} kills");
     let folder = tempfile::tempdir().unwrap();
     many_fragments(folder.path()).await;
     let mut gateway = Gateway::start_in_with(folder.path(), CONFIG);
@@ -334,7 +334,7 @@ async fn j09_random_kills_over_refreshes_of_200_fragments_lose_and_double_nothin
         // A life takes over what the one before has noted, and makes groups anew.
         assert!(made <= planned + 2 * (lives + 1), "seed {seed}: {made} commits, {planned} planned, {lives} kills");
     }
-    println!(
+    eprintln!(
         "J09: seed {seed}: {killed} kills, {columns} columns, {} publications, {} value commits, zero differences",
         published.len(),
         commits.len()

@@ -29,6 +29,7 @@ mod nested;
 mod query;
 mod refresh;
 mod rows;
+mod stale;
 mod surface;
 mod tidy;
 mod wire;
