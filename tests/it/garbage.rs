@@ -219,11 +219,16 @@ async fn rc_11_a_sweep_leaves_the_files_of_a_running_refresh_alone() {
     std::fs::write(&half, "half").unwrap();
     let young = folder("u").join("young.lance");
     std::fs::copy(computed.as_ref().unwrap(), &young).unwrap();
-    let orphan = folder("u").join("orphan.lance");
-    std::fs::copy(computed.as_ref().unwrap(), &orphan).unwrap();
-    [&left_by_another, &foreign, &half, &orphan].into_iter().for_each(|path| age(path));
-    // Whichever sweep has begun last has passed `t` before it deleted these.
-    until("a sweep", async || (!orphan.exists() && !half.exists()).then_some(())).await;
+    [&left_by_another, &foreign, &half].into_iter().for_each(|path| age(path));
+    // The second of these goes in a sweep that has begun after the first went, and
+    // has passed `t` since all files there were old.
+    for name in ["first.lance", "second.lance"] {
+        let orphan = folder("u").join(name);
+        std::fs::copy(computed.as_ref().unwrap(), &orphan).unwrap();
+        age(&orphan);
+        until("a sweep", async || (!orphan.exists()).then_some(())).await;
+    }
+    assert!(!half.exists(), "what is half written goes, too");
     assert!(foreign.exists() && young.exists() && left_by_another.exists());
     assert!(own.is_subset(&files(&gateway)), "{own:?} {:?}", files(&gateway));
     gateway.let_go("note.before", 3);
