@@ -22,7 +22,8 @@ impl ComputedInside {
     /// # Errors
     /// 0A000 for a declaration of newer or other software.
     pub(super) fn of(table: &BoundTable) -> Result<Self> {
-        let paths = table.computed()?.iter().map(|column| nested::parts(&column.name)).filter(|path| path.len() > 1);
+        let paths =
+            table.computed()?.into_iter().map(|column| nested::parts(&column.name)).filter(|path| path.len() > 1);
         Ok(Self { table: table.name().to_owned(), paths: paths.collect() })
     }
 
