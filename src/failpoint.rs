@@ -14,8 +14,14 @@
 //! | `error` | the place reports an I/O error that another attempt may not meet |
 //! | `full` | the place reports that no space is left on the device |
 //! | `delay(300)` | the place takes so many milliseconds longer |
+//! | `hold` | the place waits until the test lets it go on, see below |
 //!
 //! `@n` acts at the n-th visit only, `@*` at every one; without it at the first.
+//!
+//! A place that holds makes the file `<place>.<visit>` in the folder that
+//! `LANCEGATE_FAILPOINT_HOLDS` names, and goes on once that file is gone or
+//! `<place>.go` is there. So a test knows that the place was reached, does what it
+//! wants to do meanwhile, and no time is waited for.
 
 #[cfg(not(feature = "failpoints"))]
 use crate::storage::StorageError;

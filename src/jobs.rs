@@ -9,20 +9,23 @@
 //! lease alive; the work itself runs on the compute runtime, so that a batch
 //! that computes for a second delays no renewal.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lancegate_catalog::{Catalog, CatalogError, GatewayId, Job, NewJob, Timestamp};
+use lancegate_catalog::{AttemptEpoch, Catalog, CatalogError, GatewayId, Job, JobId, NewJob, Timestamp};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::metrics::Metrics;
-use crate::refresh::Limits;
+use crate::refresh::progress::Task;
+use crate::refresh::{Limits, Progress};
 use crate::storage::Store;
 
 mod attempt;
+pub mod garbage;
 pub mod profile;
 pub mod progress;
 mod retention;
@@ -48,6 +51,8 @@ pub struct JobsConfig {
     pub retention: Duration,
     /// How long events are kept.
     pub event_retention: Duration,
+    /// How often what is old, and what refreshes have left, is looked for.
+    pub sweep_interval: Duration,
     /// The longest time between two samples of a running job.
     pub progress_interval: Duration,
     /// The shortest time between two notices to a client that waits.
@@ -69,6 +74,7 @@ impl Default for JobsConfig {
             retained_runs_max: 1_000,
             retention: 30 * DAY,
             event_retention: 14 * DAY,
+            sweep_interval: DAY,
             progress_interval: Duration::from_secs(30),
             notice_interval: Duration::from_secs(5),
             workers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -87,6 +93,7 @@ impl From<&crate::config::JobsConfig> for JobsConfig {
             retained_runs_max: set.retained_runs_max,
             retention: set.retention.get(),
             event_retention: set.event_retention.get(),
+            sweep_interval: set.sweep_interval.get(),
             notice_interval: set.notice_interval.get(),
             ..Self::default()
         }
@@ -128,12 +135,15 @@ pub struct Jobs {
 
 struct Inner {
     catalog: Catalog,
+    store: Store,
     gateway: GatewayId,
     config: JobsConfig,
     metrics: Arc<Metrics>,
     work: Arc<dyn Work>,
     io: Handle,
     compute: Handle,
+    /// What the attempts of this process do, by their jobs.
+    running: Mutex<HashMap<JobId, (AttemptEpoch, Arc<Progress>)>>,
     /// Fires when nothing is to be claimed any more and attempts are to end.
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -157,19 +167,21 @@ impl Jobs {
     }
 
     async fn start_with(work: Arc<dyn Work>, parts: JobsParts) -> Result<Self, CatalogError> {
-        let JobsParts { catalog, io, compute, config, metrics, .. } = parts;
+        let JobsParts { catalog, store, io, compute, config, metrics } = parts;
         let abandoned = catalog.abandon_leases(now()).await?;
         if abandoned > 0 {
             tracing::info!(jobs = abandoned, "jobs of an earlier process go on");
         }
         let inner = Arc::new(Inner {
             catalog,
+            store,
             gateway: GatewayId::new(now()),
             config,
             metrics,
             work,
             io,
             compute,
+            running: Mutex::default(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
@@ -197,6 +209,13 @@ impl Jobs {
     pub async fn retained_full(&self) -> Result<bool, CatalogError> {
         let unfinished = self.inner.catalog.active_jobs().await?.len();
         Ok(unfinished >= self.inner.config.retained_runs_max)
+    }
+
+    /// Returns the fragments that the running attempt of a job has planned and not
+    /// noted yet; none if there is no such attempt here.
+    pub fn tasks(&self, id: JobId) -> Option<(AttemptEpoch, BTreeMap<u64, Task>)> {
+        let running = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.get(&id).map(|(epoch, progress)| (*epoch, progress.tasks()))
     }
 
     /// Returns the bounds of one refresh.

@@ -15,6 +15,7 @@ mod error;
 pub mod explain;
 pub mod expression;
 mod foreign;
+pub mod garbage;
 pub mod ledger;
 mod output;
 mod past;

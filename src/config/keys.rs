@@ -160,6 +160,13 @@ pub(super) const KEYS: &[Key] = &[
     key("jobs.retention", Kind::Duration { min: "1h", max: "3650d" }, "30d", "How long a job is listed after its end."),
     key("jobs.event_retention", Kind::Duration { min: "1h", max: "3650d" }, "14d", "How long its events are kept."),
     key(
+        "jobs.sweep_interval",
+        Kind::Duration { min: "1s", max: "30d" },
+        "1d",
+        "How often, beside at each start, old jobs and events are looked for, and files that refreshes have left: those \
+         that no version of a table will ever show are deleted once they are a week old.",
+    ),
+    key(
         "jobs.lease",
         Kind::Duration { min: "1s", max: "10m" },
         "30s",

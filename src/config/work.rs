@@ -38,6 +38,8 @@ pub struct JobsConfig {
     pub retention: Duration,
     /// How long its events are.
     pub event_retention: Duration,
+    /// How often what is old, and what refreshes have left, is looked for.
+    pub sweep_interval: Duration,
     /// How long a claim lasts without a sign of life of a gateway that still runs.
     pub lease: Duration,
     /// Jobs that run at one time.

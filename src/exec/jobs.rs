@@ -31,7 +31,7 @@ pub(crate) async fn run(
         JobsAction::Events { id, filter, limit } => show::events(engine, session, id, filter.as_deref(), *limit).await,
         JobsAction::Splits { id } => {
             let job = find(engine, id).await?;
-            let splits = job_splits::read(engine.catalog(), &job).await?;
+            let splits = job_splits::read(engine, &job).await?;
             Ok(Outcome::batch(columns::batch(&job_splits::columns(), &splits)?, "SHOW"))
         }
         JobsAction::Describe { id, format } => describe(engine, id, *format).await,

@@ -17,7 +17,8 @@ use lance::Dataset;
 use lance::dataset::{InsertBuilder, WriteMode, WriteParams};
 use lance_file::version::LanceFileVersion;
 use lancegate_auth::{Grant, Object, Principal, Privilege, Subject};
-use lancegate_catalog::{CancelOutcome, ObjectChange, Table, TableId, TableKind, TableName};
+use lancegate_catalog::{CancelOutcome, Job, JobId, ObjectChange, Table, TableId, TableKind, TableName};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome, adopt, dml, query, session};
@@ -106,13 +107,39 @@ pub(super) async fn drop_tables(engine: &Engine, by: &str, tables: &[Table]) -> 
     let ids = tables.iter().map(|table| table.id).collect();
     let jobs = engine.catalog().drop_tables(ids, by, Utc::now()).await?;
     // An attempt that goes on to write would make the folder anew.
-    let running = jobs.into_iter().filter(|(_, outcome)| *outcome == CancelOutcome::Requested);
-    let ended = futures::future::join_all(running.map(|(id, _)| engine.jobs().wait_shortly(id)));
-    ended.await;
+    let running: Vec<JobId> =
+        jobs.into_iter().filter(|(_, outcome)| *outcome == CancelOutcome::Requested).map(|(id, _)| id).collect();
+    let ended = futures::future::join_all(running.iter().map(|id| engine.jobs().wait_shortly(*id))).await;
     for table in tables {
         remove(engine, &table.location).await;
     }
+    let late: Vec<JobId> = running.into_iter().zip(ended).filter(|(_, ended)| !ended).map(|(id, _)| id).collect();
+    if !late.is_empty() {
+        mark_leavings(engine, tables.to_vec(), late);
+    }
     Ok(())
+}
+
+/// Marks what jobs that were busy for longer than the statement waited have
+/// written since, once they have ended: the next start deletes it. Not at once,
+/// because the place may be another table's by then, whose mark a start removes.
+fn mark_leavings(engine: &Engine, tables: Vec<Table>, jobs: Vec<JobId>) {
+    let engine = engine.clone();
+    tokio::spawn(async move {
+        let never = CancellationToken::new();
+        for job in jobs {
+            if let Err(error) = engine.jobs().wait(job, &never).await {
+                tracing::warn!(%job, %error, "cannot wait for a job of a dropped table");
+            }
+        }
+        for table in tables {
+            let Ok(known) = engine.catalog().tables(&table.name.database, None).await else { continue };
+            let taken = known.iter().any(|known| known.location == table.location);
+            if !taken && adopt::occupied(&engine, &table.location).await.is_ok_and(|occupied| occupied) {
+                adopt::mark_dropped(&engine, &table.location).await;
+            }
+        }
+    });
 }
 
 /// Returns whether the name is taken and that is fine.
@@ -133,8 +160,8 @@ async fn exists(engine: &Engine, session: &Session, name: &TableName, if_not_exi
     }
 }
 
-/// Returns `<name>.lance` below the database if nothing is there, otherwise a
-/// name that nothing else can have.
+/// Returns `<name>.lance` below the database if nothing is there, and no job of a
+/// dropped table that was there goes on; otherwise a name that nothing else can have.
 async fn free_location(engine: &Engine, name: &TableName) -> Result<String> {
     let database = engine.catalog().database(&name.database).await?.ok_or_else(|| no_database(&name.database))?;
     let mut file = name.name.clone();
@@ -142,7 +169,8 @@ async fn free_location(engine: &Engine, name: &TableName) -> Result<String> {
         file = format!("{}${file}", schema_of(&name.namespace));
     }
     let wanted = adopt::below(&database.location, &format!("{file}.lance"));
-    if !adopt::occupied(engine, &wanted).await? {
+    let written = |job: &Job| job.spec.get("location").and_then(|location| location.as_str()) == Some(wanted.as_str());
+    if !adopt::occupied(engine, &wanted).await? && !engine.catalog().active_jobs().await?.iter().any(written) {
         return Ok(wanted);
     }
     let unique = ulid::Ulid::new().to_string().to_lowercase();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +11,10 @@ use crate::storage::StorageError;
 
 /// The variable that says what fails.
 const VARIABLE: &str = "LANCEGATE_FAILPOINTS";
+/// The variable that names the folder of what holds.
+const HOLDS: &str = "LANCEGATE_FAILPOINT_HOLDS";
+/// How often a place that holds looks whether it may go on.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// Every place, in the order in which a refresh comes by.
 pub const PLACES: [&str; 21] = [
@@ -42,6 +47,7 @@ enum Action {
     Error,
     Full,
     Delay(Duration),
+    Hold,
 }
 
 #[derive(Debug)]
@@ -54,7 +60,7 @@ struct Failpoint {
 
 /// Returns whether an environment variable is the one of this module.
 pub(crate) fn is_variable(name: &str) -> bool {
-    name == VARIABLE
+    name == VARIABLE || name == HOLDS
 }
 
 /// Does what the test wants at a place.
@@ -81,7 +87,19 @@ pub(crate) async fn reach(place: &'static str) -> Result<(), StorageError> {
             tokio::time::sleep(time).await;
             Ok(())
         }
+        Action::Hold => hold(place, visit).await.map_err(|source| StorageError::Io { path: place.into(), source }),
     }
+}
+
+async fn hold(place: &str, visit: u64) -> io::Result<()> {
+    let folder = std::env::var_os(HOLDS).map(PathBuf::from).ok_or_else(|| io::Error::other(format!("no {HOLDS}")))?;
+    let (held, go) = (folder.join(format!("{place}.{visit}")), folder.join(format!("{place}.go")));
+    std::fs::write(&held, [])?;
+    while held.exists() && !go.exists() {
+        tokio::time::sleep(LOOK).await;
+    }
+    let _ = std::fs::remove_file(held);
+    Ok(())
 }
 
 fn configured() -> &'static HashMap<String, Failpoint> {
@@ -115,6 +133,7 @@ fn read_action(text: &str) -> Option<Action> {
         ("exit", millis) => Some(Action::Exit(Duration::from_millis(millis.unwrap_or(0)))),
         ("error", None) => Some(Action::Error),
         ("full", None) => Some(Action::Full),
+        ("hold", None) => Some(Action::Hold),
         ("delay", Some(millis)) => Some(Action::Delay(Duration::from_millis(millis))),
         _ => None,
     }
@@ -126,11 +145,12 @@ mod tests {
 
     #[test]
     fn the_variable_says_place_action_and_visit() {
-        let parsed = parse("claim.before=exit(300)@2;stage.batch=delay(5)@*;end.after=error");
+        let parsed = parse("claim.before=exit(300)@2;stage.batch=delay(5)@*;end.after=error;stage.file=hold@3");
         let shown = |place: &str| (parsed[place].action, parsed[place].at);
         assert_eq!(shown("claim.before"), (Action::Exit(Duration::from_millis(300)), Some(2)));
         assert_eq!(shown("stage.batch"), (Action::Delay(Duration::from_millis(5)), None));
         assert_eq!(shown("end.after"), (Action::Error, Some(1)));
+        assert_eq!(shown("stage.file"), (Action::Hold, Some(3)));
     }
 
     #[test]

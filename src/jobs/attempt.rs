@@ -1,10 +1,10 @@
 //! One attempt: runs the work, keeps its lease, passes requests on, records
 //! samples, and writes down how it ended.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use lancegate_catalog::{CatalogError, Control, Job, JobChange, JobState, NewEvent};
+use lancegate_catalog::{AttemptEpoch, CatalogError, Control, Job, JobChange, JobId, JobState, NewEvent};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -27,11 +27,39 @@ pub(super) async fn supervise(inner: Arc<Inner>, job: Job) {
     async {
         tracing::info!("attempt begins");
         let mut attempt = Attempt::new(inner, job);
+        let _shown = Shown::new(&attempt);
         let ended = attempt.run().await;
         attempt.settle(ended).await;
     }
     .instrument(span)
     .await;
+}
+
+/// Lets others see what an attempt does, until it is dropped.
+struct Shown {
+    inner: Arc<Inner>,
+    id: JobId,
+    epoch: AttemptEpoch,
+}
+
+impl Shown {
+    fn new(attempt: &Attempt) -> Self {
+        let (inner, id, epoch) = (Arc::clone(&attempt.inner), attempt.job.id, attempt.job.epoch);
+        let mut running = inner.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.insert(id, (epoch, Arc::clone(&attempt.progress)));
+        drop(running);
+        Self { inner, id, epoch }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let mut running = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
+        // A later attempt of the job may have begun.
+        if running.get(&self.id).is_some_and(|(epoch, _)| *epoch == self.epoch) {
+            running.remove(&self.id);
+        }
+    }
 }
 
 struct Attempt {

@@ -1,20 +1,17 @@
-//! The daily sweep of ended jobs and old events.
+//! The regular sweep: ended jobs, old events, and files that refreshes have left.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::{Inner, now};
+use super::{Inner, garbage, now};
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Sweeps at the start and once a day until the runner stops.
+/// Sweeps at the start and every `sweep_interval` until the runner stops.
 pub(super) async fn run(inner: Arc<Inner>) {
-    let mut days = tokio::time::interval(DAY);
-    days.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut sweeps = tokio::time::interval(inner.config.sweep_interval);
+    sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = inner.stopping.cancelled() => return,
-            _ = days.tick() => {}
+            _ = sweeps.tick() => {}
         }
         tokio::select! {
             () = inner.stopping.cancelled() => return,
@@ -23,13 +20,34 @@ pub(super) async fn run(inner: Arc<Inner>) {
     }
 }
 
-async fn sweep(inner: &Inner) {
+/// Whatever goes wrong is logged; the next sweep goes on where this one stopped.
+async fn sweep(inner: &Arc<Inner>) {
+    // First the files: what is noted of them goes with the jobs.
+    collect(inner).await;
     let policy =
         lancegate_catalog::RetentionPolicy { jobs: inner.config.retention, events: inner.config.event_retention };
     match inner.catalog.sweep(now(), policy).await {
         Ok(swept) if swept.jobs + swept.events == 0 => {}
         Ok(swept) => tracing::info!(jobs = swept.jobs, events = swept.events, "old jobs and events removed"),
-        // The next sweep goes on where this one stopped.
         Err(error) => tracing::warn!(%error, "cannot remove old jobs"),
+    }
+}
+
+/// Reads manifests, which is work for the compute threads.
+async fn collect(inner: &Arc<Inner>) {
+    let (catalog, store) = (inner.catalog.clone(), inner.store.clone());
+    let work = inner.compute.spawn(async move { garbage::collect(&catalog, &store, now()).await });
+    match tokio_util::task::AbortOnDropHandle::new(work).await {
+        Ok(Ok(collected)) if collected == garbage::Collected::default() => {}
+        Ok(Ok(collected)) => {
+            tracing::info!(
+                parts = collected.parts,
+                orphans = collected.orphans,
+                "files that refreshes have left deleted"
+            );
+        }
+        Ok(Err(error)) => tracing::warn!(%error, "cannot look for files that refreshes have left"),
+        Err(error) if error.is_cancelled() => {}
+        Err(error) => tracing::error!(%error, "the search for files that refreshes have left failed"),
     }
 }

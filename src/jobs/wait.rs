@@ -12,14 +12,16 @@ use super::Jobs;
 const STOPPING_MAX: Duration = Duration::from_secs(5);
 
 impl Jobs {
-    /// Waits for a job that was told to stop, for a few seconds at most.
-    pub async fn wait_shortly(&self, id: JobId) {
+    /// Waits for a job that was told to stop, for a few seconds at most; returns
+    /// whether it has ended.
+    pub async fn wait_shortly(&self, id: JobId) -> bool {
         let cancel = CancellationToken::new();
         match tokio::time::timeout(STOPPING_MAX, self.wait(id, &cancel)).await {
-            Ok(Ok(_)) => {}
+            Ok(Ok(_)) => return true,
             Ok(Err(error)) => tracing::warn!(job_id = %id, %error, "cannot wait for a job"),
             Err(_) => tracing::warn!(job_id = %id, "a job that was told to stop goes on"),
         }
+        false
     }
 
     /// Waits until a job has reached a terminal state and returns it, or `None`

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::verdict::failure;
 use crate::error::SqlError;
-use crate::refresh::{self, Ledger, Limits, Progress, RefreshError, RefreshSpec};
+use crate::refresh::{self, Ledger, Limits, Progress, RefreshError, RefreshSpec, garbage};
 use crate::storage::{StorageError, Store};
 
 /// What attempts run. Tests put their own work here.
@@ -52,7 +52,28 @@ impl RefreshWork {
         let ledger = Ledger::new(self.catalog.clone(), job.id, job.epoch);
         match refresh::run(&self.store, &spec, &ledger, progress, self.limits).await {
             Ok(outcome) => serde_json::to_value(outcome).map_err(damaged),
-            Err(error) => Err(sorted(error, &spec)),
+            Err(error) => match self.gone(&error, &spec).await {
+                Some(what) => Err(WorkError::Gone(what)),
+                None => Err(sorted(error)),
+            },
+        }
+    }
+
+    /// Returns what a refresh was of, if it does not exist any more: whatever
+    /// file was missed first is a consequence.
+    async fn gone(&self, error: &RefreshError, spec: &RefreshSpec) -> Option<String> {
+        let RefreshError::Storage(error) = error else { return None };
+        let column = &spec.column;
+        match (garbage::head(&self.store, &spec.location, spec.branch.as_deref()).await, &spec.branch) {
+            (Ok(None), None) => Some(format!("the table of column \"{column}\" does not exist any more")),
+            (Ok(None), Some(branch)) => {
+                Some(format!("branch \"{branch}\", or the table of column \"{column}\", does not exist any more"))
+            }
+            // Another one is in its place.
+            (Ok(Some(_)), _) if matches!(error, StorageError::NotFound { .. }) => {
+                Some(format!("the table of column \"{column}\" was made anew"))
+            }
+            (Ok(Some(_)) | Err(_), _) => None,
         }
     }
 }
@@ -87,16 +108,11 @@ fn damaged(error: serde_json::Error) -> WorkError {
     WorkError::Failed(failure(&SqlError::internal(format!("unreadable job document: {error}"))))
 }
 
-fn sorted(error: RefreshError, spec: &RefreshSpec) -> WorkError {
+fn sorted(error: RefreshError) -> WorkError {
     match &error {
         RefreshError::Canceled => WorkError::Stopped,
         RefreshError::LeaseLost => WorkError::LeaseLost,
         RefreshError::Storage(StorageError::NoColumn { .. }) => WorkError::Gone(error.to_string()),
-        // A branch that does not exist is a mistake in the request, not an end
-        // of the table.
-        RefreshError::Storage(StorageError::NotFound { .. }) if spec.branch.is_none() => {
-            WorkError::Gone(format!("the table of column \"{}\" does not exist any more", spec.column))
-        }
         _ if error.is_transient() => WorkError::Transient(failure(&SqlError::from(error))),
         _ => WorkError::Failed(failure(&SqlError::from(error))),
     }

@@ -39,6 +39,11 @@ impl PartNote {
     pub fn read(receipt: &Receipt) -> Option<Self> {
         serde_json::from_value(receipt.value.clone()).ok()
     }
+
+    /// Returns whether its values are those of a definition.
+    pub(super) fn is_of(&self, definition: Definition) -> bool {
+        self.definition == digits(definition)
+    }
 }
 
 impl Ledger {

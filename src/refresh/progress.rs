@@ -1,7 +1,11 @@
 //! What a running refresh lets others see, and how others stop it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use chrono::{DateTime, Utc};
+use roaring::RoaringBitmap;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +23,19 @@ pub struct Progress {
     fragments_planned: AtomicU64,
     fragments_completed: AtomicU64,
     active_workers: AtomicU64,
-    phase: std::sync::Mutex<&'static str>,
+    phase: Mutex<&'static str>,
+    tasks: Mutex<BTreeMap<u64, Task>>,
+}
+
+/// A fragment of the plan whose file is not noted yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// The first row to compute, as a physical offset.
+    pub row_start: Option<u32>,
+    /// One more than the last.
+    pub row_end: Option<u64>,
+    /// When a worker began with it; `None` as long as it waits.
+    pub started_at: Option<DateTime<Utc>>,
 }
 
 /// One look at the counters (PROG-03).
@@ -64,12 +80,46 @@ impl Progress {
 
     /// Enters a phase of the job's timeline.
     pub fn enter(&self, phase: &'static str) {
-        *self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = phase;
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
     }
 
     /// Returns the phase entered last; empty before the first.
     pub fn phase(&self) -> &'static str {
-        *self.phase.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes these fragments, with the rows to compute, the ones that are not done.
+    pub fn queue<'a>(&self, fragments: impl Iterator<Item = (u64, &'a RoaringBitmap)>) {
+        let task = |rows: &RoaringBitmap| Task {
+            row_start: rows.min(),
+            row_end: rows.max().map(|last| u64::from(last) + 1),
+            started_at: None,
+        };
+        *self.tasks_mut() = fragments.map(|(fragment, rows)| (fragment, task(rows))).collect();
+    }
+
+    /// Marks a fragment as being computed.
+    pub fn begin(&self, fragment: u64) {
+        if let Some(task) = self.tasks_mut().get_mut(&fragment) {
+            task.started_at = Some(Utc::now());
+        }
+    }
+
+    /// Takes fragments out: the registry knows of their files now.
+    pub fn noted(&self, fragments: impl Iterator<Item = u64>) {
+        let mut tasks = self.tasks_mut();
+        for fragment in fragments {
+            tasks.remove(&fragment);
+        }
+    }
+
+    /// Returns the fragments that are not done, by their ids.
+    pub fn tasks(&self) -> BTreeMap<u64, Task> {
+        self.tasks_mut().clone()
+    }
+
+    fn tasks_mut(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Task>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds work to the plan.

@@ -18,7 +18,7 @@ use super::ledger::Ledger;
 use super::plan::{self, FragmentWork, RefreshPlan};
 use super::profile::PhaseClock;
 use super::progress::Progress;
-use super::provenance::{FragmentProvenance, Provenance};
+use super::provenance::{Definition, FragmentProvenance, Provenance};
 use super::snapshot::{Snapshot, deleted_rows};
 use super::stage::{StageTimes, StagedFragment, stage_fragment};
 use super::{Limits, RefreshError, RefreshOutcome, RefreshSpec, staleness, tidy};
@@ -66,6 +66,7 @@ pub async fn run(
         progress,
         limits,
         evaluator,
+        definition: snapshot.definition,
         published: BTreeMap::new(),
         computed: BTreeMap::new(),
         rows_assigned: 0,
@@ -134,6 +135,8 @@ struct Attempt<'a> {
     progress: Arc<Progress>,
     limits: Limits,
     evaluator: Evaluator,
+    /// What the evaluator, and all below, are of.
+    definition: Definition,
     /// Fragments that this job made visible, as they are now.
     published: BTreeMap<u64, FragmentProvenance>,
     /// Rows that this job computed in them.
@@ -234,6 +237,7 @@ impl Attempt<'_> {
             }
             let rows = work.iter().map(|work| work.rows.len()).sum();
             self.progress.planned(work.len() as u64, rows);
+            self.progress.queue(work.iter().map(|work| (work.fragment_id, &work.rows)));
             clock.enter("running splits");
             let ready = std::mem::take(&mut ready);
             let rejected = self.stage_and_publish(&snapshot, &before, work, ready).await?;
@@ -247,12 +251,26 @@ impl Attempt<'_> {
             let mut newest = snapshot.dataset.as_ref().clone();
             newest.checkout_latest().await.map_err(StorageError::from)?;
             snapshot = Arc::new(pinned.at(Arc::new(newest))?);
+            self.follow(&snapshot)?;
             let predicate = self.spec.predicate.as_deref();
             let again = plan::plan_from(&snapshot, predicate, Some(&plan.current), &self.published).await?;
             work = self.without_published(&again);
             before = again.current;
         }
         unreachable!("the loop ends by returning")
+    }
+
+    /// Goes on with another definition, if that is the column's now. What was
+    /// published by the one before counts for nothing.
+    fn follow(&mut self, snapshot: &Snapshot) -> Result<(), RefreshError> {
+        if snapshot.definition != self.definition {
+            tracing::info!(job = %self.ledger.job(), "the column is computed by something else now");
+            self.evaluator = evaluator(snapshot)?;
+            self.definition = snapshot.definition;
+            self.published.clear();
+            self.computed.clear();
+        }
+        Ok(())
     }
 
     /// Leaves out fragments that this job has published and nobody touched since.
@@ -336,6 +354,7 @@ impl Attempt<'_> {
         durable::sync_data_files(&snapshot.dataset, names).await?;
         reach("note.before").await?;
         self.ledger.note(snapshot.definition, snapshot.dataset.version_id(), new).await?;
+        self.progress.noted(new.iter().map(|part| part.fragment_id));
         group.noted = group.parts.len();
         reach("note.after").await?;
         Ok(())
@@ -393,14 +412,24 @@ impl Attempt<'_> {
         let replacements: Vec<Replacement> = parts.iter().map(replacement).collect();
         let output_id = snapshot.column.field_id;
         let input_ids = &snapshot.input_ids;
-        let published = commit::publish(&snapshot.dataset, output_id, input_ids, &replacements, &properties).await?;
+        let same = |at: &Dataset| snapshot.is_defined_so_at(at);
+        let published = commit::publish(&snapshot.dataset, output_id, input_ids, &replacements, &properties, &same);
+        let published = published.await?;
         self.commits += u64::from(published.committed);
         let dataset = Arc::new(published.dataset);
+        let now = snapshot.at(Arc::clone(&dataset))?;
+        if now.definition != snapshot.definition {
+            // It was changed while the commit was made. What is visible is not
+            // current by it, and nothing may say so.
+            parts.iter().for_each(|part| self.progress.discarded(part.rows.len()));
+            self.newest = Some(dataset);
+            return Ok(parts.len());
+        }
         for position in &published.rejected {
             self.progress.discarded(parts[*position].rows.len());
         }
         let visible: Vec<&StagedFragment> = published.visible.iter().map(|position| &parts[*position]).collect();
-        self.account(&snapshot.at(Arc::clone(&dataset))?, before, &visible);
+        self.account(&now, before, &visible);
         if !visible.is_empty() {
             self.newest = Some(dataset);
         }
@@ -436,11 +465,18 @@ impl Attempt<'_> {
             Some(dataset) => pinned.at(Arc::clone(dataset))?,
             None => pinned.clone(),
         };
-        let current = staleness::resolve(&now, Some(&plan.current), &self.published).await?;
-        if (self.newest.is_some() || plan.carried)
-            && let Err(error) = record_surely(&now, &current).await
-        {
-            tracing::warn!(job = %self.ledger.job(), %error, "inputs were not recorded; the rows may be computed again");
+        let none = BTreeMap::new();
+        let published = if now.definition == self.definition { &self.published } else { &none };
+        let current = staleness::resolve(&now, Some(&plan.current), published).await?;
+        if self.newest.is_some() || plan.carried {
+            // Whoever holds the job now records what is true then. A cancel is no reason not to.
+            if let Err(RefreshError::LeaseLost) = self.ledger.note(now.definition, now.dataset.version_id(), &[]).await
+            {
+                return Err(RefreshError::LeaseLost);
+            }
+            if let Err(error) = record_surely(&now, &current).await {
+                tracing::warn!(job = %self.ledger.job(), %error, "inputs were not recorded; the rows may be computed again");
+            }
         }
         Ok(plan::rows_remaining(&now, &current).await?)
     }
@@ -481,7 +517,8 @@ async fn record(now: &Snapshot, current: &Provenance) -> Result<(), StorageError
         entries.extend(Freshness::write(&now.dataset, &now.column, &signatures).await?);
     }
     reach("record.written").await?;
-    commit::set_field_metadata(&now.dataset, now.column.field_id, &entries).await?;
+    let same = |at: &Dataset| now.is_defined_so_at(at);
+    commit::set_field_metadata(&now.dataset, now.column.field_id, &entries, &same).await?;
     reach("record.after").await?;
     match tidy::remove_unnamed_records(&now.dataset).await {
         Ok(0) => {}
@@ -509,6 +546,7 @@ async fn spawn_stage(
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
     let stage = async move {
         let _active = progress.worker();
+        progress.begin(work.fragment_id);
         stage_fragment(&snapshot, &evaluator, &work, &progress).await
     };
     let task = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(stage));

@@ -46,12 +46,31 @@ impl Snapshot {
 
     /// The same column, by its field id, at another version.
     ///
+    /// A restore takes field ids back, and the next column gets one of them. So a
+    /// column of another name that is computed by something else, or not at all,
+    /// is another one.
+    ///
     /// # Errors
     /// As [`Self::of`]; the column may have been dropped there.
     pub fn at(&self, dataset: Arc<Dataset>) -> Result<Self, StorageError> {
-        let name = nested::path_of(dataset.schema(), self.column.field_id)
-            .ok_or_else(|| StorageError::NoColumn { column: self.column.name.clone() })?;
-        Self::of(dataset, &name)
+        let gone = || StorageError::NoColumn { column: self.column.name.clone() };
+        let name = nested::path_of(dataset.schema(), self.column.field_id).ok_or_else(gone)?;
+        if computed::column(&dataset, &name)?.is_none() {
+            return Err(gone());
+        }
+        let there = Self::of(dataset, &name)?;
+        if name != self.column.name && there.definition != self.definition {
+            return Err(gone());
+        }
+        Ok(there)
+    }
+
+    /// Whether the column has this definition at another version, too.
+    ///
+    /// # Errors
+    /// As [`Self::at`].
+    pub fn is_defined_so_at(&self, dataset: &Dataset) -> Result<bool, StorageError> {
+        Ok(self.at(Arc::new(dataset.clone()))?.definition == self.definition)
     }
 
     /// Signs where the inputs are.

@@ -63,22 +63,33 @@ pub async fn remove_older(dataset: &Dataset, grace: TimeDelta) -> Result<usize, 
 /// Digests that any version of main or a branch names; `None` if there are too
 /// many versions to look at.
 async fn named(dataset: &Dataset) -> Result<Option<HashSet<String>>, StorageError> {
+    let mut named = HashSet::new();
+    let all = each_version(dataset, |at| {
+        named.extend(at.schema().fields_pre_order().filter_map(|field| field.metadata.get(PROVENANCE)).cloned());
+    });
+    Ok(all.await?.then_some(named))
+}
+
+/// Shows `visit` every version of main and of all branches; `false`, and not all
+/// of them, if there are too many.
+pub(super) async fn each_version(
+    dataset: &Dataset,
+    mut visit: impl FnMut(&Dataset) + Send,
+) -> Result<bool, StorageError> {
     let main = dataset.checkout_version(Ref::Version(None, None)).await?;
     let mut heads = vec![main.clone()];
     for branch in main.list_branches().await?.keys() {
         heads.push(main.checkout_branch(branch).await?);
     }
-    let mut named = HashSet::new();
     let mut seen = 0;
     for head in heads {
         for version in head.versions().await? {
             seen += 1;
             if seen > VERSIONS_MAX {
-                return Ok(None);
+                return Ok(false);
             }
-            let at = head.checkout_version(version.version).await?;
-            named.extend(at.schema().fields_pre_order().filter_map(|field| field.metadata.get(PROVENANCE)).cloned());
+            visit(&head.checkout_version(version.version).await?);
         }
     }
-    Ok(Some(named))
+    Ok(true)
 }

@@ -4,8 +4,9 @@
 //! rows never change. So a commit that lost to a concurrent append, delete or
 //! row-moving update is offered again at the newer version. A file is rejected,
 //! for its caller to plan the rows again, when the fragment is gone, when its
-//! inputs are in other files than those it was computed from, or when somebody
-//! else replaced the values meanwhile; Lance itself would accept the last two.
+//! inputs are in other files than those it was computed from, when somebody
+//! else replaced the values meanwhile, or when the column is computed by something
+//! else now; Lance itself would accept the last three.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -52,28 +53,37 @@ pub struct Published {
     pub committed: bool,
 }
 
+/// Says whether a column has at a later version the definition that it had.
+pub type StillDefined<'a> = dyn Fn(&Dataset) -> Result<bool, StorageError> + Send + Sync + 'a;
+
 /// Publishes the files that still fit, in one data-replacement commit.
 ///
 /// Idempotent: a file that the newest version references already counts as
 /// published, so a caller that does not know whether its commit arrived asks again.
 /// The files must be durable already; of several for one fragment the first that
-/// fits is taken.
+/// fits is taken. `still_defined` says whether files that were computed at
+/// `dataset` are what the column holds by its definition at a later version.
 ///
 /// # Errors
 /// [`StorageError::Conflict`] after too many lost races,
-/// [`StorageError::NoColumn`] if the column was dropped, storage errors.
+/// [`StorageError::NoColumn`] if the column was dropped,
+/// [`StorageError::NotFound`] if another table is in its place, storage errors.
 pub async fn publish(
     dataset: &Dataset,
     output_id: i32,
     input_ids: &[i32],
     replacements: &[Replacement],
     properties: &HashMap<String, String>,
+    still_defined: &StillDefined<'_>,
 ) -> Result<Published, StorageError> {
     let mut latest = dataset.clone();
     let mut last = None;
     for attempt in 1..=ATTEMPTS_MAX {
         latest.checkout_latest().await?;
-        let mut sorted = sort(&latest, output_id, input_ids, replacements)?;
+        let mut sorted = sort(dataset, &latest, output_id, input_ids, replacements)?;
+        if !sorted.fitting.is_empty() && !still_defined(&latest)? {
+            sorted.rejected.append(&mut sorted.fitting);
+        }
         reject_unreadable(&latest, replacements, &mut sorted).await?;
         if sorted.fitting.is_empty() {
             // A commit whose answer was lost has not been flushed yet.
@@ -107,6 +117,14 @@ pub async fn publish(
     }
 }
 
+/// Versions only grow: with an earlier one the table was made again in its place.
+fn ensure_same_table(before: &Dataset, latest: &Dataset) -> Result<(), StorageError> {
+    if latest.version_id() < before.version_id() {
+        return Err(StorageError::NotFound { location: latest.uri().to_owned() });
+    }
+    Ok(())
+}
+
 /// Positions of replacements by what the newest version says of them.
 #[derive(Default)]
 struct Sorted {
@@ -116,14 +134,23 @@ struct Sorted {
 }
 
 fn sort(
+    computed_at: &Dataset,
     latest: &Dataset,
     output_id: i32,
     input_ids: &[i32],
     replacements: &[Replacement],
 ) -> Result<Sorted, StorageError> {
+    ensure_same_table(computed_at, latest)?;
     if latest.schema().field_by_id(output_id).is_none() {
         return Err(StorageError::NoColumn { column: format!("field {output_id}") });
     }
+    let physical: HashMap<u64, Option<usize>> =
+        computed_at.iter_fragments().map(|fragment| (fragment.id, fragment.physical_rows)).collect();
+    // Overwriting a table numbers its fragments anew. An expression without inputs
+    // has no signature that would tell.
+    let same_rows = |fragment: &Fragment| {
+        physical.get(&fragment.id).is_none_or(|rows| rows.is_none() || *rows == fragment.physical_rows)
+    };
     let fragments: HashMap<u64, &Fragment> = latest.iter_fragments().map(|fragment| (fragment.id, fragment)).collect();
     let (inputs, output) = (Signer::new(latest, input_ids), Signer::new(latest, &[output_id]));
     let mut sorted = Sorted::default();
@@ -134,7 +161,10 @@ fn sort(
         };
         if is_visible(fragment, &replacement.file) {
             sorted.visible.push(position);
-        } else if inputs.sign(fragment) == replacement.inputs && output.sign(fragment) == replacement.replaces {
+        } else if same_rows(fragment)
+            && inputs.sign(fragment) == replacement.inputs
+            && output.sign(fragment) == replacement.replaces
+        {
             sorted.fitting.push(position);
         } else {
             sorted.rejected.push(position);
@@ -223,21 +253,28 @@ fn is_conflict(error: &lance::Error) -> bool {
     )
 }
 
-/// Sets metadata keys of one field: a commit without data.
+/// Sets metadata keys of one field: a commit without data. `still_defined` as in
+/// [`publish`]: what is said of one definition is not written to another.
 ///
 /// # Errors
-/// [`StorageError::NoColumn`] if the field is gone, [`StorageError::Conflict`]
-/// after too many lost races, storage errors.
+/// [`StorageError::NoColumn`] if the field is gone, [`StorageError::NotFound`] if
+/// another table is in its place, [`StorageError::Conflict`] if the field is
+/// computed by something else now and after too many lost races, storage errors.
 pub async fn set_field_metadata(
     dataset: &Dataset,
     field_id: i32,
     entries: &[(&str, String)],
+    still_defined: &StillDefined<'_>,
 ) -> Result<Dataset, StorageError> {
     let mut latest = dataset.clone();
     for attempt in 1..=ATTEMPTS_MAX {
         latest.checkout_latest().await?;
+        ensure_same_table(dataset, &latest)?;
         if latest.schema().field_by_id(field_id).is_none() {
             return Err(StorageError::NoColumn { column: format!("field {field_id}") });
+        }
+        if !still_defined(&latest)? {
+            return Err(StorageError::Conflict("the column is computed by something else now".to_owned()));
         }
         let before = latest.clone();
         let update = latest

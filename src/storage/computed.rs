@@ -120,7 +120,8 @@ fn collect<'a>(
     Ok(())
 }
 
-fn is_marked(field: &LanceField) -> bool {
+/// Returns whether a field is a computed column.
+pub(crate) fn is_marked(field: &LanceField) -> bool {
     field.metadata.get(COMPUTED).is_some_and(|value| value == "true")
 }
 

@@ -1,8 +1,10 @@
 //! `system.public.job_splits`: what SHOW JOB SPLITS lists.
 //!
-//! A split of an expression refresh is one fragment. What is known of it is the
-//! note that the attempt wrote before it offered the fragment's file: the rows
-//! and the file. What the note does not say is NULL, never zero.
+//! A split of an expression refresh is one fragment. Of one that is complete the
+//! note is known that the attempt wrote before it offered the fragment's file: the
+//! rows and the file. While the job runs, the others are known from the attempt
+//! itself: `queued` ones that wait for a worker and `running` ones. What neither
+//! says is NULL, never zero.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +12,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use lancegate_auth::Requirement;
-use lancegate_catalog::{Catalog, Job, JobFilter, JobId, Timestamp};
+use lancegate_catalog::{AttemptEpoch, Job, JobFilter, JobId, Timestamp};
 
 use super::columns::{self, borrowed, count, made};
 use super::{SystemContext, SystemRelation, jobs};
 use crate::error::Result;
+use crate::exec::Engine;
 use crate::refresh::ledger::PartNote;
+use crate::refresh::progress::Task;
 use crate::refresh::stage::StagedFragment;
 
 type Column = columns::Column<SplitRow>;
@@ -29,6 +33,8 @@ pub struct SplitRow {
     row_start: Option<u32>,
     row_end: Option<u64>,
     bytes_staged: Option<u64>,
+    parts: Option<i64>,
+    started_at: Option<Timestamp>,
     state: &'static str,
     recovered: bool,
 }
@@ -49,10 +55,10 @@ pub fn columns() -> Vec<Column> {
         Column::bigint("rows_skipped", unknown_count),
         Column::bigint("bytes_read", unknown_count),
         Column::bigint("bytes_staged", |split| split.bytes_staged.and_then(count)),
-        Column::bigint("parts", |_| Some(1)),
+        Column::bigint("parts", |split| split.parts),
         Column::bigint("attempts", unknown_count),
         Column::bigint("batches", unknown_count),
-        Column::timestamp("started_at", unknown_time),
+        Column::timestamp("started_at", |split| split.started_at),
         Column::timestamp("finished_at", unknown_time),
         Column::text("state", |split| borrowed(split.state)),
         Column::bigint("error_count", unknown_count),
@@ -68,9 +74,11 @@ pub fn columns() -> Vec<Column> {
 ///
 /// # Errors
 /// If the registry cannot be read.
-pub async fn read(catalog: &Catalog, job: &Job) -> Result<Vec<SplitRow>> {
+pub async fn read(engine: &Engine, job: &Job) -> Result<Vec<SplitRow>> {
     let mut splits: BTreeMap<u64, (u64, SplitRow)> = BTreeMap::new();
-    for receipt in catalog.receipts(job.id).await? {
+    // Before the notes and after: a split may be noted in between.
+    let (epoch, tasks) = engine.jobs().tasks(job.id).unwrap_or_default();
+    for receipt in engine.catalog().receipts(job.id).await? {
         // Notes of another kind or format are not splits.
         let Some(PartNote { part, .. }) = PartNote::read(&receipt) else { continue };
         let epoch = receipt.epoch.0;
@@ -79,7 +87,29 @@ pub async fn read(catalog: &Catalog, job: &Job) -> Result<Vec<SplitRow>> {
             splits.insert(part.fragment_id, (epoch, split(job, epoch, &part)));
         }
     }
+    let (_, still) = engine.jobs().tasks(job.id).unwrap_or_default();
+    for (fragment, task) in tasks {
+        // Then what is noted of it is of an earlier plan.
+        if still.contains_key(&fragment) || !splits.contains_key(&fragment) {
+            splits.insert(fragment, (epoch.0, unfinished(job, epoch, fragment, &task)));
+        }
+    }
     Ok(splits.into_values().map(|(_, split)| split).collect())
+}
+
+fn unfinished(job: &Job, epoch: AttemptEpoch, fragment: u64, task: &Task) -> SplitRow {
+    SplitRow {
+        job_id: job.id,
+        task_id: format!("{}/{}/{fragment}", job.id, epoch.0),
+        fragment_id: fragment,
+        row_start: task.row_start,
+        row_end: task.row_end,
+        bytes_staged: None,
+        parts: None,
+        started_at: task.started_at,
+        state: if task.started_at.is_some() { "running" } else { "queued" },
+        recovered: false,
+    }
 }
 
 fn split(job: &Job, epoch: u64, staged: &StagedFragment) -> SplitRow {
@@ -90,6 +120,8 @@ fn split(job: &Job, epoch: u64, staged: &StagedFragment) -> SplitRow {
         row_start: staged.rows.min(),
         row_end: staged.rows.max().map(|last| u64::from(last) + 1),
         bytes_staged: staged.file.file_size_bytes.get().map(u64::from),
+        parts: Some(1),
+        started_at: None,
         state: "completed",
         recovered: epoch < job.epoch.0,
     }
@@ -114,15 +146,15 @@ impl SystemRelation for JobSplits {
     }
 
     async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let catalog = context.engine.catalog();
+        let engine = &context.engine;
         let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
         let limit = limit.unwrap_or(usize::MAX);
         let mut splits = Vec::new();
-        for job in jobs::read(catalog, filter, None).await? {
+        for job in jobs::read(engine.catalog(), filter, None).await? {
             if splits.len() >= limit {
                 break;
             }
-            splits.extend(read(catalog, &job).await?);
+            splits.extend(read(engine, &job).await?);
         }
         splits.truncate(limit);
         columns::batch(&columns(), &splits)

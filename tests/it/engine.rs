@@ -1,25 +1,29 @@
 //! The refresh engine against a model that a reader can check by eye.
 //!
 //! Random histories of appends, updates of the input and of another column,
-//! merges, deletes, compactions, restores, branches, filtered and unfiltered
-//! refreshes, abandoned attempts, lost and damaged records, and refreshes of a
-//! second column that reads the first run on a real table and on [`Model`]. After every refresh
-//! the number of rows computed must be exactly the model's, and after every step
-//! so must every value. The seed of a failing history is in the message;
-//! `LANCEGATE_MODEL_SEED` replays one, `LANCEGATE_MODEL_HISTORIES` runs more.
+//! merges, deletes, compactions, restores, branches, columns and inputs that are
+//! dropped and made again under their names, changed definitions, filtered and
+//! unfiltered refreshes, abandoned attempts, lost and damaged records, refreshes of
+//! a second column that reads the first and of a field inside a struct run on a real
+//! table and on [`Model`]. After every refresh the number of rows computed must be
+//! exactly the model's, and after every step so must every value. The seed of a
+//! failing history is in the message; `LANCEGATE_MODEL_SEED` replays one (with
+//! `LANCEGATE_MODEL_STEPS` of `LANCEGATE_MODEL_KINDS`, 17 for seeds from before there were more),
+//! `LANCEGATE_MODEL_HISTORIES` runs more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{Array, AsArray, Int64Array, RecordBatch, RecordBatchIterator};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, RecordBatchIterator, StructArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema};
 use chrono::Utc;
 use futures::TryStreamExt;
 use lance::Dataset;
 use lance::dataset::optimize::{CompactionOptions, compact_files};
 use lance::dataset::{
-    MergeInsertBuilder, MergeInsertWriteMode, UpdateBuilder, WhenMatched, WhenNotMatched, WriteMode, WriteParams,
+    MergeInsertBuilder, MergeInsertWriteMode, NewColumnTransform, UpdateBuilder, WhenMatched, WhenNotMatched,
+    WriteMode, WriteParams,
 };
 use lancegate::refresh::{self, Ledger, Limits, Progress, RefreshOutcome, RefreshSpec};
 use lancegate::storage::{Store, computed};
@@ -28,36 +32,125 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio_util::sync::CancellationToken;
 
-/// One row: its input, a column that the expression does not read, and the
-/// input that the stored value was computed from.
+/// A stored value, the input that it is current for, if anything is known of it,
+/// and by which definition.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Cell {
+    value: Option<i64>,
+    from: Option<Option<i64>>,
+    by: i64,
+}
+
+impl Cell {
+    fn is_due(self, input: Option<i64>, by: i64) -> bool {
+        self.from != Some(input) || self.by != by
+    }
+
+    fn compute(&mut self, input: Option<i64>, by: i64, value: impl Fn(i64) -> Option<i64>) {
+        *self = Self { value: input.and_then(value), from: Some(input), by };
+    }
+
+    fn forget(&mut self) {
+        self.from = None;
+    }
+}
+
+/// One row: its input, a column that no expression reads, `y`, `z` that reads `y`,
+/// and the field `s.n`, which reads `x` and its sibling `s.a`.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     x: Option<i64>,
     other: i64,
-    computed_from: Option<Option<i64>>,
-    /// The value of `y` that the stored value of `z` was computed from.
-    z_from: Option<Option<i64>>,
+    y: Cell,
+    z: Cell,
+    n: Cell,
 }
 
 impl Row {
-    fn y(&self) -> Option<i64> {
-        self.computed_from.flatten().map(|x| x * 2 + 1)
-    }
-
-    fn y_is_due(&self) -> bool {
-        self.computed_from != Some(self.x)
-    }
-
-    fn z(&self) -> Option<i64> {
-        self.z_from.flatten().map(|y| y - 3)
+    fn new(x: Option<i64>, other: i64) -> Self {
+        Self { x, other, y: Cell::default(), z: Cell::default(), n: Cell::default() }
     }
 
     fn z_is_due(&self) -> bool {
-        self.z_from != Some(self.y())
+        self.z.is_due(self.y.value, 0)
+    }
+
+    fn n_is_due(&self) -> bool {
+        self.n.is_due(self.x, 0)
     }
 }
 
-type Model = BTreeMap<i64, Row>;
+/// `s.a` of a row; some rows have no struct, and so no field in it.
+fn a_of(id: i64) -> Option<i64> {
+    (id % 5 != 0).then_some(id * 10)
+}
+
+/// The rows by their `id`, and `y`'s definition: `x * <factor> + 1`.
+#[derive(Debug, Clone, PartialEq)]
+struct Model {
+    rows: BTreeMap<i64, Row>,
+    factor: i64,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self { rows: BTreeMap::new(), factor: 2 }
+    }
+
+    fn y_is_due(&self) -> bool {
+        self.rows.values().any(|row| row.y.is_due(row.x, self.factor))
+    }
+
+    /// Computes the rows of `y` that are due and returns how many there were.
+    fn refresh_due_y(&mut self) -> u64 {
+        let factor = self.factor;
+        self.refresh_y(|_, row| row.y.is_due(row.x, factor))
+    }
+
+    fn refresh_y(&mut self, selects: impl Fn(i64, &Row) -> bool) -> u64 {
+        let factor = self.factor;
+        let computed = self.refresh(selects, |_, row| row.y.compute(row.x, factor, |x| Some(x * factor + 1)));
+        if computed > 0 {
+            // The new record is of this definition, and nothing is known by another.
+            self.rows.values_mut().filter(|row| row.y.by != factor).for_each(|row| row.y.forget());
+        }
+        computed
+    }
+
+    fn refresh_z(&mut self) -> u64 {
+        self.refresh(|_, row| row.z_is_due(), |_, row| row.z.compute(row.y.value, 0, |y| Some(y - 3)))
+    }
+
+    fn refresh_n(&mut self, selects: impl Fn(i64, &Row) -> bool) -> u64 {
+        self.refresh(selects, |id, row| row.n.compute(row.x, 0, |x| a_of(id).map(|a| a + x)))
+    }
+
+    fn refresh(&mut self, selects: impl Fn(i64, &Row) -> bool, compute: impl Fn(i64, &mut Row)) -> u64 {
+        let mut computed = 0;
+        for (id, row) in &mut self.rows {
+            if selects(*id, row) {
+                compute(*id, row);
+                computed += 1;
+            }
+        }
+        computed
+    }
+}
+
+fn declaration(name: &str, expression: &str, inputs: &[&str]) -> computed::Declaration {
+    computed::Declaration {
+        name: name.to_owned(),
+        data_type: DataType::Int64,
+        expression: expression.to_owned(),
+        inputs: inputs.iter().map(|input| (*input).to_owned()).collect(),
+        auto_refresh_enabled: None,
+        auto_refresh_interval_seconds: None,
+    }
+}
+
+fn declaration_of_y(factor: i64) -> computed::Declaration {
+    declaration("y", &format!("x * {factor} + 1"), &["x"])
+}
 
 struct Table {
     _folder: tempfile::TempDir,
@@ -86,18 +179,11 @@ impl Table {
             data_storage_version: Some(lance_file::version::LanceFileVersion::V2_1),
             ..WriteParams::default()
         };
-        let empty = batch(&[]);
+        let empty = batch(&[], false);
         let reader = RecordBatchIterator::new([Ok(empty.clone())], empty.schema());
         let dataset = Dataset::write(reader, &table.uri(), Some(params)).await.unwrap();
-        let declaration = |name: &str, expression: &str, input: &str| computed::Declaration {
-            name: name.to_owned(),
-            data_type: DataType::Int64,
-            expression: expression.to_owned(),
-            inputs: vec![input.to_owned()],
-            auto_refresh_enabled: None,
-            auto_refresh_interval_seconds: None,
-        };
-        let declared = [declaration("y", "x * 2 + 1", "x"), declaration("z", "y - 3", "y")];
+        let declared =
+            [declaration_of_y(2), declaration("z", "y - 3", &["y"]), declaration("s.n", "s.a + x", &["s.a", "x"])];
         computed::declare(&dataset, &declared).await.unwrap();
         table
     }
@@ -117,11 +203,11 @@ impl Table {
                 (self.next_id, random.random_bool(0.9).then(|| random.random_range(-50..50)), 0)
             })
             .collect();
-        let data = batch(&rows);
+        let data = batch(&rows, true);
         let params = WriteParams { mode: WriteMode::Append, max_rows_per_file: 7, ..WriteParams::default() };
         let reader = RecordBatchIterator::new([Ok(data.clone())], data.schema());
         Dataset::write(reader, &self.uri(), Some(params)).await.unwrap();
-        model.extend(rows.into_iter().map(|(id, x, other)| (id, Row { x, other, computed_from: None, z_from: None })));
+        model.rows.extend(rows.into_iter().map(|(id, x, other)| (id, Row::new(x, other))));
     }
 
     async fn update(&self, column: &str, value: &str, modulus: i64, rest: i64) {
@@ -145,6 +231,29 @@ impl Table {
         let mut merge = MergeInsertBuilder::try_new(Arc::new(self.open().await), vec!["id".to_owned()]).unwrap();
         merge.when_matched(WhenMatched::UpdateAll).when_not_matched(WhenNotMatched::DoNothing).write_mode(mode);
         merge.try_build().unwrap().execute_reader(reader).await.unwrap();
+    }
+
+    /// Drops a column and makes it again under its name.
+    async fn replace(&self, column: &str, factor: i64) {
+        let mut dataset = self.open().await;
+        dataset.drop_columns(&[column]).await.unwrap();
+        match column {
+            "x" => {
+                let field = Field::new("x", DataType::Int64, true);
+                let empty = NewColumnTransform::AllNulls(Arc::new(Schema::new(vec![field])));
+                dataset.add_columns(empty, None, None).await.unwrap();
+            }
+            "y" => drop(computed::declare(&dataset, &[declaration_of_y(factor)]).await.unwrap()),
+            other => panic!("{other} is not replaced"),
+        }
+    }
+
+    /// Changes what `y` is computed by, as another program may.
+    async fn define(&self, factor: i64) {
+        let mut dataset = self.open().await;
+        let entry = [("computed_column.expression", declaration_of_y(factor).expression)];
+        let entries = entry.iter().map(|(key, value)| (*key, value.as_str()));
+        dataset.update_field_metadata().update("y", entries).unwrap().await.unwrap();
     }
 
     async fn restore(&self, version: u64) {
@@ -235,53 +344,60 @@ impl Table {
     }
 }
 
-/// `x`, `y` and `z` by `id`.
-type Values = BTreeMap<i64, [Option<i64>; 3]>;
+/// `x`, `y`, `z` and `s.n` by `id`.
+type Values = BTreeMap<i64, [Option<i64>; 4]>;
 
 async fn values(dataset: &Dataset) -> Values {
     let mut scanner = dataset.scan();
-    scanner.project(&["id", "x", "y", "z"]).unwrap();
+    scanner.project(&["id", "x", "y", "z", "s"]).unwrap();
     let batches: Vec<RecordBatch> = scanner.try_into_stream().await.unwrap().try_collect().await.unwrap();
     let mut rows = BTreeMap::new();
     for batch in batches {
         let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().clone();
         let columns = ["x", "y", "z"].map(column);
+        let s = batch.column_by_name("s").unwrap().as_struct().clone();
+        let n = s.column_by_name("n").unwrap().as_primitive::<Int64Type>().clone();
         for (row, id) in column("id").values().iter().enumerate() {
             let value = |column: &Int64Array| column.is_valid(row).then(|| column.value(row));
-            rows.insert(*id, [value(&columns[0]), value(&columns[1]), value(&columns[2])]);
+            assert_eq!(s.is_valid(row), a_of(*id).is_some(), "the struct of row {id}");
+            let n = if s.is_valid(row) { value(&n) } else { None };
+            assert!(rows.insert(*id, [value(&columns[0]), value(&columns[1]), value(&columns[2]), n]).is_none());
         }
     }
     rows
 }
 
-fn batch(rows: &[(i64, Option<i64>, i64)]) -> RecordBatch {
-    let schema = Schema::new(vec![
-        Field::new("id", DataType::Int64, true),
-        Field::new("x", DataType::Int64, true),
-        Field::new("other", DataType::Int64, true),
-    ]);
+/// Makes rows as they are given; `s` has the computed field once it is declared.
+fn batch(rows: &[(i64, Option<i64>, i64)], declared: bool) -> RecordBatch {
+    let integer = |name: &str| Field::new(name, DataType::Int64, true);
+    let a: Int64Array = rows.iter().map(|row| a_of(row.0)).collect();
+    let mut inside: Vec<(FieldRef, ArrayRef)> = vec![(Arc::new(integer("a")), Arc::new(a.clone()))];
+    if declared {
+        inside.push((Arc::new(integer("n")), Arc::new(Int64Array::new_null(rows.len()))));
+    }
+    let (fields, arrays): (Vec<_>, Vec<_>) = inside.into_iter().unzip();
+    let s = StructArray::new(fields.into(), arrays, a.nulls().cloned());
+    let schema =
+        Schema::new(vec![integer("id"), integer("x"), integer("other"), Field::new("s", s.data_type().clone(), true)]);
     let columns = (
         Int64Array::from_iter_values(rows.iter().map(|row| row.0)),
         rows.iter().map(|row| row.1).collect::<Int64Array>(),
         Int64Array::from_iter_values(rows.iter().map(|row| row.2)),
     );
-    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(columns.0), Arc::new(columns.1), Arc::new(columns.2)]).unwrap()
+    let columns: Vec<ArrayRef> = vec![Arc::new(columns.0), Arc::new(columns.1), Arc::new(columns.2), Arc::new(s)];
+    RecordBatch::try_new(Arc::new(schema), columns).unwrap()
 }
 
 fn expected(model: &Model) -> Values {
-    model.iter().map(|(id, row)| (*id, [row.x, row.y(), row.z()])).collect()
+    model.rows.iter().map(|(id, row)| (*id, [row.x, row.y.value, row.z.value, row.n.value])).collect()
 }
 
-/// Marks rows as computed and returns how many there were.
-fn refresh_model(model: &mut Model, selects: impl Fn(i64, &Row) -> bool) -> u64 {
-    let mut computed = 0;
-    for (id, row) in model.iter_mut() {
-        if selects(*id, row) {
-            row.computed_from = Some(row.x);
-            computed += 1;
-        }
-    }
-    computed
+/// Kinds of steps; the first 17 are those that there were first.
+const KINDS: u32 = 24;
+
+/// The number that an environment variable holds.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
 async fn history(seed: u64, steps: usize) {
@@ -291,13 +407,14 @@ async fn history(seed: u64, steps: usize) {
     let mut trace = Vec::new();
     // What a restore may go back to.
     let mut past: Vec<(u64, Model)> = Vec::new();
-    // Whether the record of `z` was lost since its last refresh: then more rows
-    // may be computed than the model asks for.
-    let mut z_lost = false;
+    // Whether the record of `z`, and of `s.n`, was lost since its last refresh: then
+    // more rows may be computed than the model asks for.
+    let (mut z_lost, mut n_lost) = (false, false);
+    let kinds = number("LANCEGATE_MODEL_KINDS").map_or(KINDS, |kinds| u32::try_from(kinds).unwrap());
     for step in 0..steps {
         let (modulus, rest) = (random.random_range(2..7), random.random_range(0..2));
         let hit = |id: i64| id % modulus == rest;
-        match random.random_range(0..17) {
+        match random.random_range(0..kinds) {
             0 | 1 => {
                 let rows = random.random_range(1..25);
                 trace.push(format!("append {rows}"));
@@ -306,18 +423,18 @@ async fn history(seed: u64, steps: usize) {
             2 => {
                 trace.push(format!("update x where id % {modulus} = {rest}"));
                 table.update("x", "x + 1", modulus, rest).await;
-                model.iter_mut().filter(|(id, _)| hit(**id)).for_each(|(_, row)| row.x = row.x.map(|x| x + 1));
+                model.rows.iter_mut().filter(|(id, _)| hit(**id)).for_each(|(_, row)| row.x = row.x.map(|x| x + 1));
             }
             3 => {
                 trace.push(format!("update other where id % {modulus} = {rest}"));
                 table.update("other", "other + 1", modulus, rest).await;
-                model.iter_mut().filter(|(id, _)| hit(**id)).for_each(|(_, row)| row.other += 1);
+                model.rows.iter_mut().filter(|(id, _)| hit(**id)).for_each(|(_, row)| row.other += 1);
             }
             4 => {
                 trace.push(format!("delete where id % {} = {rest}", modulus * 3));
                 let mut dataset = table.open().await;
                 dataset.delete(&format!("id % {} = {rest}", modulus * 3)).await.unwrap();
-                model.retain(|id, _| id % (modulus * 3) != rest);
+                model.rows.retain(|id, _| id % (modulus * 3) != rest);
             }
             5 => {
                 trace.push("compact".to_owned());
@@ -326,28 +443,27 @@ async fn history(seed: u64, steps: usize) {
             6 => {
                 trace.push(format!("refresh where id % {modulus} = {rest}"));
                 let (outcome, _) = table.refresh(Some(&format!("id % {modulus} = {rest}")), None).await;
-                let due = refresh_model(&mut model, |id, _| hit(id));
+                let due = model.refresh_y(|id, _| hit(id));
                 assert_eq!(outcome.rows_assigned, due, "seed {seed}: {trace:#?}");
             }
             7 => {
                 let after = Duration::from_micros(random.random_range(100..40_000));
                 trace.push(format!("refresh, abandoned after {after:?}"));
                 let (outcome, _) = table.refresh(None, Some(after)).await;
-                refresh_model(&mut model, |_, row| row.y_is_due());
+                model.refresh_due_y();
                 assert_eq!(outcome.rows_remaining, 0, "seed {seed}: {trace:#?}");
             }
             8 | 9 => {
                 trace.push("refresh z".to_owned());
                 let spec = RefreshSpec { column: "z".to_owned(), ..table.spec.clone() };
                 let (outcome, computed) = table.run(spec, None).await;
-                if model.values().any(Row::y_is_due) {
+                if model.y_is_due() {
                     let refused =
                         matches!(&outcome, Err(refresh::RefreshError::InputNotRefreshed { input, .. }) if input == "y");
                     assert!(refused && computed == 0, "seed {seed}: {outcome:?} {trace:#?}");
                 } else {
                     let outcome = outcome.unwrap_or_else(|error| panic!("seed {seed}: {error} {trace:#?}"));
-                    let due = model.values().filter(|row| row.z_is_due()).count() as u64;
-                    model.values_mut().for_each(|row| row.z_from = Some(row.y()));
+                    let due = model.refresh_z();
                     assert_eq!(
                         (outcome.rows_assigned, outcome.rows_remaining),
                         (computed, 0),
@@ -373,7 +489,7 @@ async fn history(seed: u64, steps: usize) {
                     MergeInsertWriteMode::RewriteRows
                 };
                 trace.push(format!("merge x where id % {modulus} = {rest}, {mode:?}"));
-                let hits = model.iter_mut().filter(|(id, _)| hit(**id));
+                let hits = model.rows.iter_mut().filter(|(id, _)| hit(**id));
                 let rows: Vec<(i64, Option<i64>)> = hits
                     .map(|(id, row)| {
                         row.x = row.x.map_or(Some(7), |x| Some(x + i64::from(id % 2 == 0)));
@@ -392,10 +508,10 @@ async fn history(seed: u64, steps: usize) {
                 let branch = main.create_branch(&name, version, None).await.unwrap();
                 Table::update_in(branch, "x", "x + 100", modulus, rest).await;
                 let mut there = model.clone();
-                there.iter_mut().filter(|(id, _)| hit(**id)).for_each(|(_, row)| row.x = row.x.map(|x| x + 100));
+                there.rows.iter_mut().filter(|(id, _)| hit(**id)).for_each(|(_, row)| row.x = row.x.map(|x| x + 100));
                 let spec = RefreshSpec { branch: Some(name.clone()), ..table.spec.clone() };
                 let (outcome, computed) = table.run(spec, None).await;
-                let due = refresh_model(&mut there, |_, row| row.y_is_due());
+                let due = there.refresh_due_y();
                 assert_eq!((outcome.unwrap().rows_assigned, computed), (due, due), "seed {seed}: {trace:#?}");
                 let found = values(&main.checkout_branch(&name).await.unwrap()).await;
                 assert_eq!(found, expected(&there), "seed {seed}: on the branch {trace:#?}");
@@ -403,7 +519,7 @@ async fn history(seed: u64, steps: usize) {
             13 => {
                 trace.push("refresh, killed before its record".to_owned());
                 let (outcome, _) = table.refresh(None, None).await;
-                refresh_model(&mut model, |_, row| row.y_is_due());
+                model.refresh_due_y();
                 // The version of the values is the table as the kill leaves it.
                 if let Some(version) = outcome.published_version {
                     table.restore(version).await;
@@ -411,30 +527,82 @@ async fn history(seed: u64, steps: usize) {
                 let (outcome, _) = table.refresh(None, None).await;
                 assert_eq!(outcome.rows_remaining, 0, "seed {seed}: {trace:#?}");
             }
-            14 if !model.is_empty() => {
+            14 if !model.rows.is_empty() => {
                 let damage = random.random();
                 trace.push(format!("refresh, records lost (damaged: {damage}), refresh"));
                 table.refresh(None, None).await;
                 table.lose_records(damage);
                 let (outcome, computed) = table.refresh(None, None).await;
-                refresh_model(&mut model, |_, row| row.y_is_due());
-                let all = model.len() as u64;
+                model.refresh_due_y();
+                let all = model.rows.len() as u64;
                 assert_eq!((outcome.rows_assigned, computed), (all, all), "seed {seed}: {trace:#?}");
                 // Their records are gone, too.
                 past.clear();
-                z_lost = true;
+                (z_lost, n_lost) = (true, true);
+            }
+            17 | 18 => {
+                let filtered = random.random_range(0..3) == 0;
+                let predicate = filtered.then(|| format!("id % {modulus} = {rest}"));
+                trace.push(format!("refresh s.n where {predicate:?}"));
+                let spec = RefreshSpec { column: "s.n".to_owned(), predicate, ..table.spec.clone() };
+                let (outcome, computed) = table.run(spec, None).await;
+                let outcome = outcome.unwrap_or_else(|error| panic!("seed {seed}: {error} {trace:#?}"));
+                let due =
+                    if filtered { model.refresh_n(|id, _| hit(id)) } else { model.refresh_n(|_, row| row.n_is_due()) };
+                assert_eq!(outcome.rows_assigned, computed, "seed {seed}: {trace:#?}");
+                let more = n_lost && !filtered && computed > due;
+                assert!(computed == due || more, "seed {seed}: {computed} for {due} {trace:#?}");
+                if !filtered {
+                    assert_eq!(outcome.rows_remaining, 0, "seed {seed}: {trace:#?}");
+                    // What was computed though it was current is what it was.
+                    model.refresh_n(|_, _| true);
+                    n_lost = false;
+                }
+            }
+            19 => {
+                trace.push("drop and add y".to_owned());
+                table.replace("y", model.factor).await;
+                for row in model.rows.values_mut() {
+                    row.y = Cell::default();
+                    // It reads another column now.
+                    row.z.forget();
+                }
+            }
+            20 => {
+                trace.push("drop and add x".to_owned());
+                table.replace("x", model.factor).await;
+                for row in model.rows.values_mut() {
+                    row.x = None;
+                    row.y.forget();
+                    row.n.forget();
+                }
+            }
+            21 => {
+                model.factor = random.random_range(2..6);
+                trace.push(format!("define y AS x * {} + 1", model.factor));
+                table.define(model.factor).await;
+            }
+            22 => {
+                let after = Duration::from_micros(random.random_range(100..40_000));
+                trace.push(format!("refresh s.n, abandoned after {after:?}"));
+                let spec = RefreshSpec { column: "s.n".to_owned(), ..table.spec.clone() };
+                let (outcome, _) = table.run(spec, Some(after)).await;
+                let outcome = outcome.unwrap_or_else(|error| panic!("seed {seed}: {error} {trace:#?}"));
+                model.refresh_n(|_, row| row.n_is_due());
+                assert_eq!(outcome.rows_remaining, 0, "seed {seed}: {trace:#?}");
+                n_lost = false;
             }
             _ => {
                 trace.push("refresh".to_owned());
                 let (outcome, computed) = table.refresh(None, None).await;
-                let due = refresh_model(&mut model, |_, row| row.y_is_due());
+                let due = model.refresh_due_y();
                 assert_eq!(outcome.rows_assigned, due, "seed {seed}: {trace:#?}");
                 assert_eq!((computed, outcome.rows_remaining), (due, 0), "seed {seed}: {trace:#?}");
                 assert_eq!(outcome.published_version.is_some(), due > 0, "seed {seed}: {trace:#?}");
             }
         }
         assert_eq!(table.values().await, expected(&model), "seed {seed}: {trace:#?}");
-        if !z_lost {
+        if !z_lost && !n_lost {
             past.push((table.open().await.version_id(), model.clone()));
         }
     }
@@ -443,15 +611,17 @@ async fn history(seed: u64, steps: usize) {
 /// RC-02, RC-03, RC-04, RC-05, RC-12: see the module documentation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rc_02_every_history_computes_exactly_the_rows_that_it_must() {
-    let seed = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    if let Some(seed) = seed("LANCEGATE_MODEL_SEED") {
-        return history(seed, 40).await;
+    let steps = number("LANCEGATE_MODEL_STEPS").map(|steps| usize::try_from(steps).unwrap());
+    if let Some(seed) = number("LANCEGATE_MODEL_SEED") {
+        return history(seed, steps.unwrap_or(40)).await;
     }
-    let histories: u64 = seed("LANCEGATE_MODEL_HISTORIES").unwrap_or(40);
+    let histories = number("LANCEGATE_MODEL_HISTORIES").unwrap_or(40);
     let first = rand::random::<u32>().into();
+    eprintln!("model: {histories} histories from seed {first}");
     for seed in first..first + histories {
-        history(seed, 16).await;
+        history(seed, steps.unwrap_or(16)).await;
     }
+    eprintln!("model: {histories} histories from seed {first}, zero differences");
 }
 
 /// RC-15: appends, deletes, updates and compactions beside refreshes of an
@@ -485,7 +655,7 @@ async fn rc_15_concurrent_writes_never_fail_a_refresh_or_lose_a_row() {
     assert_eq!(outcome.rows_remaining, 0, "seed {seed}");
     let (outcome, computed) = table.refresh(None, None).await;
     assert_eq!((outcome.rows_assigned, computed), (0, 0), "seed {seed}");
-    for (id, [x, y, _]) in table.values().await {
+    for (id, [x, y, ..]) in table.values().await {
         assert_eq!(y, x.map(|x| x * 2 + 1), "seed {seed}, row {id}");
     }
 }

@@ -58,6 +58,21 @@ struct Folder {
     failpoints: Option<String>,
 }
 
+/// How long a test waits for a state before it says that it does not come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks until there is an answer.
+pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what} did not come about");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 impl Gateway {
     /// Starts a gateway with the defaults in a fresh folder.
     pub(crate) fn start() -> Self {
@@ -72,9 +87,23 @@ impl Gateway {
         Self::launch(Folder { own, data, failpoints: None }, config)
     }
 
+    /// Starts a gateway with failpoints, which a later start has not.
+    pub(crate) fn start_failing(config: &str, failpoints: &str) -> Self {
+        let own = tempfile::tempdir().unwrap();
+        let data = own.path().join("data");
+        let mut gateway = Self::launch(Folder { own, data, failpoints: Some(failpoints.to_owned()) }, config);
+        gateway.folder.failpoints = None;
+        gateway
+    }
+
     /// Starts a gateway on a data folder that goes on to exist.
     pub(crate) fn start_in(data: &Path) -> Self {
-        Self::launch(Folder { own: tempfile::tempdir().unwrap(), data: data.to_owned(), failpoints: None }, "")
+        Self::start_in_with(data, "")
+    }
+
+    /// [`Self::start_in`] with a piece of TOML.
+    pub(crate) fn start_in_with(data: &Path, config: &str) -> Self {
+        Self::launch(Folder { own: tempfile::tempdir().unwrap(), data: data.to_owned(), failpoints: None }, config)
     }
 
     fn launch(folder: Folder, config: &str) -> Self {
@@ -163,6 +192,37 @@ impl Gateway {
         self.folder.failpoints = None;
     }
 
+    /// Waits until a place holds at a visit (failpoint `hold`).
+    pub(crate) async fn held(&self, place: &str, visit: u64) {
+        let file = self.folder.holds().join(format!("{place}.{visit}"));
+        until(&format!("visit {visit} of {place}"), async || file.exists().then_some(())).await;
+    }
+
+    /// Lets one visit of a place that holds go on.
+    pub(crate) fn let_go(&self, place: &str, visit: u64) {
+        fs::remove_file(self.folder.holds().join(format!("{place}.{visit}"))).unwrap();
+    }
+
+    /// Lets all visits of a place go on, later ones too.
+    pub(crate) fn let_all_go(&self, place: &str) {
+        fs::write(self.folder.holds().join(format!("{place}.go")), []).unwrap();
+    }
+
+    /// [`Self::restart_failing`], also if the process ends before it is ready;
+    /// returns whether it became ready.
+    pub(crate) fn survives_restart_failing(&mut self, failpoints: &str) -> bool {
+        self.kill9();
+        self.folder.failpoints = Some(failpoints.to_owned());
+        let started = try_spawn(&self.folder);
+        self.folder.failpoints = None;
+        let (child, ports) = started;
+        self.child = child;
+        if let Some((pg, http)) = ports {
+            (self.pg, self.http) = (pg, http);
+        }
+        ports.is_some()
+    }
+
     /// Returns how the process ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
@@ -205,28 +265,44 @@ impl Folder {
         self.own.path().join("stderr.log")
     }
 
+    /// Where places that hold meet the test.
+    fn holds(&self) -> PathBuf {
+        self.own.path().join("holds")
+    }
+
     fn ports(&self) -> PathBuf {
         self.own.path().join("ports")
     }
 }
 
 fn spawn(folder: &Folder) -> (Child, SocketAddr, SocketAddr) {
+    let (child, ports) = try_spawn(folder);
+    let log = || fs::read_to_string(folder.log()).unwrap_or_default();
+    let (pg, http) = ports.unwrap_or_else(|| panic!("the gateway did not start\n{}", log()));
+    (child, pg, http)
+}
+
+fn try_spawn(folder: &Folder) -> (Child, Option<(SocketAddr, SocketAddr)>) {
     let _ = fs::remove_file(folder.ports());
+    let _ = fs::remove_dir_all(folder.holds());
+    fs::create_dir(folder.holds()).unwrap();
     let mut child = lancegate(["serve", "--pg-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
         .args([OsStr::new("--data"), folder.data.as_os_str()])
         .args([OsStr::new("--config"), folder.config().as_os_str()])
         .args([OsStr::new("--ports-file"), folder.ports().as_os_str()])
         .env("LANCEGATE_PASSWORD", PASSWORD)
+        .env("LANCEGATE_FAILPOINT_HOLDS", folder.holds())
         .envs(folder.failpoints.iter().map(|failpoints| ("LANCEGATE_FAILPOINTS", failpoints)))
         .stdout(Stdio::piped())
         .stderr(File::options().create(true).append(true).open(folder.log()).unwrap())
         .spawn()
         .unwrap();
     let ready = first_line(&mut child);
-    let log = || fs::read_to_string(folder.log()).unwrap_or_default();
-    assert!(ready.contains("is ready"), "the gateway did not start: {ready:?}\n{}", log());
+    if !ready.contains("is ready") {
+        return (child, None);
+    }
     let ports = fs::read_to_string(folder.ports()).unwrap();
-    (child, port(&ports, "pg="), port(&ports, "http="))
+    (child, Some((port(&ports, "pg="), port(&ports, "http="))))
 }
 
 /// Waits for the first line of standard output; an empty text is its end.

@@ -7,20 +7,29 @@
 mod bad_input;
 mod cli;
 mod computed;
+#[cfg(feature = "failpoints")]
+mod conflicts;
+#[cfg(feature = "failpoints")]
+mod control;
 mod crash;
 mod databases;
 mod engine;
 #[cfg(feature = "failpoints")]
 mod faults;
+#[cfg(feature = "failpoints")]
+mod garbage;
 mod harness;
 mod http;
 mod interop;
 mod jobs;
+#[cfg(feature = "failpoints")]
+mod kills;
 mod lifecycle;
 mod nested;
 mod query;
 mod refresh;
 mod rows;
+mod stale;
 mod surface;
 mod tidy;
 mod wire;

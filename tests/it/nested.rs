@@ -174,3 +174,37 @@ lance.write_dataset(table, sys.argv[1] + '/docs.lance', max_rows_per_file=10000,
                   OR info['text'] <> id::text)) FROM docs";
     assert_eq!(rows(&client, wrong).await, ["40001|0"]);
 }
+
+/// As PostgreSQL refuses a value of a generated column.
+#[tokio::test]
+async fn a_computed_field_inside_a_column_takes_no_value() {
+    let folder = folder("2.1");
+    let gateway = Gateway::start_in(folder.path());
+    let client = gateway.connect().await;
+    run(&client, "ALTER TABLE docs ADD COLUMN info.len AS (length(info.text))").await;
+    let inserts = [
+        "INSERT INTO docs (id, info.len) VALUES (5, 1)",
+        "INSERT INTO docs (id, info.len) SELECT 5, 1",
+        "INSERT INTO docs (id, info) VALUES (5, NULL), (6, named_struct('text', 'x', 'len', 1))",
+        "INSERT INTO docs (id, info) SELECT 5, named_struct('len', CAST(NULL AS integer), 'text', 'x')",
+        "INSERT INTO docs SELECT id, info FROM docs",
+    ];
+    for insert in inserts {
+        let refused = error(&client, insert).await;
+        let expected = [
+            "428C9: cannot insert a non-DEFAULT value into column \"info.len\"",
+            "Column \"info.len\" is a generated column.",
+            "REFRESH COLUMN info.len ON docs computes it.",
+        ];
+        assert_eq!(refused.lines().collect::<Vec<_>>(), expected, "{insert}");
+    }
+    let refused = error(&client, "INSERT INTO docs (id, info.text) VALUES (5, 'x')").await;
+    assert!(refused.starts_with("0A000"), "{refused}");
+    let refused = error(&client, "INSERT INTO docs (id, info.nope) VALUES (5, 1)").await;
+    assert_eq!(refused, "42703: column \"info.nope\" of relation \"docs\" does not exist");
+    assert_eq!(rows(&client, "SELECT count(*) FROM docs").await, ["4"]);
+    run(&client, "INSERT INTO docs (id, info) VALUES (5, named_struct('text', 'fives')), (6, NULL)").await;
+    run(&client, "INSERT INTO docs (id, info) SELECT 7, named_struct('text', 'seven')").await;
+    assert_eq!(assigned(&client, "info.len ON docs").await, "7");
+    assert_eq!(rows(&client, "SELECT info['len'] FROM docs WHERE id > 4 ORDER BY id").await, ["5", "∅", "5"]);
+}

@@ -7,7 +7,10 @@
 //! moves are transactions of the one writer, so no part is both reused and
 //! deleted.
 
+use std::collections::HashSet;
+
 use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
 
 use super::draft::load_held;
 use super::rows::{self, micros, signed};
@@ -41,13 +44,16 @@ impl Catalog {
                 let requested = load_held(tx, id, epoch).await?.job.status.requested;
                 for (file, value) in parts {
                     sqlx::query(
-                        "INSERT INTO job_receipts (job_id, name, epoch, value) VALUES ($1, $2, $3, $4)
+                        "INSERT INTO job_receipts (job_id, name, epoch, value) SELECT $1, $2, $3, $4
+                         WHERE NOT EXISTS (SELECT 1 FROM job_receipts WHERE job_id = $1 AND name = $5)
                          ON CONFLICT (job_id, name) DO NOTHING",
                     )
                     .bind(id.to_string())
                     .bind(format!("{STAGED}{file}"))
                     .bind(signed("epoch", epoch.0)?)
                     .bind(value.to_string())
+                    // A note that comes twice does not unsay that the part is published.
+                    .bind(format!("{PUBLISHED}{file}"))
                     .execute(tx.connection())
                     .await?;
                 }
@@ -128,37 +134,87 @@ impl Catalog {
         .await
     }
 
-    /// Gives up the parts that jobs have left unpublished when they ended before
-    /// this time, and returns all that are to be deleted, those of earlier calls
-    /// included. Nobody is handed such a part any more. The key of a returned
+    /// Returns the parts that jobs which ended before this time have staged and
+    /// not published. The key of a receipt is the name of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue).
+    pub async fn left_parts(&self, ended_before: Timestamp) -> Result<Vec<(JobId, Receipt)>> {
+        let rows = sqlx::query(
+            "SELECT part.job_id, part.name, part.epoch, part.value
+             FROM job_receipts AS part JOIN jobs AS ended ON ended.job_id = part.job_id
+             WHERE part.name >= 'staged/' AND part.name < 'staged0' AND ended.finished_at < $1
+             ORDER BY part.job_id, part.name",
+        )
+        .bind(micros(ended_before))
+        .fetch_all(self.readers())
+        .await?;
+        rows.iter().map(|row| of_job(row, STAGED)).collect()
+    }
+
+    /// Gives up parts of jobs that ended before this time, and returns how many
+    /// there still were. Nobody is handed such a part any more. On disk when it
+    /// returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::CatalogError::Store).
+    pub async fn give_up_parts(&self, parts: Vec<(JobId, String)>, ended_before: Timestamp) -> Result<u64> {
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                let mut given_up = 0;
+                for (id, file) in parts {
+                    // Taken over since it was looked at, it is another job's.
+                    let moved = sqlx::query(
+                        "UPDATE OR REPLACE job_receipts SET name = $1 WHERE job_id = $2 AND name = $3
+                            AND job_id IN (SELECT job_id FROM jobs WHERE finished_at < $4)",
+                    )
+                    .bind(format!("{GARBAGE}{file}"))
+                    .bind(id.to_string())
+                    .bind(format!("{STAGED}{file}"))
+                    .bind(micros(ended_before))
+                    .execute(tx.connection())
+                    .await?;
+                    given_up += moved.rows_affected();
+                }
+                Ok(given_up)
+            })
+        })
+        .await
+    }
+
+    /// Returns the parts that were given up and not forgotten yet. The key of a
     /// receipt is the name of the file.
     ///
     /// # Errors
     ///
     /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue).
-    pub async fn give_up_parts(&self, ended_before: Timestamp) -> Result<Vec<(JobId, Receipt)>> {
-        self.write(Durability::Full, move |tx| {
-            Box::pin(async move {
-                sqlx::query(
-                    "UPDATE job_receipts SET name = 'garbage/' || substr(name, 8)
-                     WHERE name >= 'staged/' AND name < 'staged0'
-                        AND job_id IN (SELECT job_id FROM jobs WHERE finished_at IS NOT NULL AND finished_at < $1)",
-                )
-                .bind(micros(ended_before))
-                .execute(tx.connection())
-                .await?;
-                let rows = sqlx::query(
-                    "SELECT job_id, name, epoch, value FROM job_receipts
-                     WHERE name >= 'garbage/' AND name < 'garbage0' ORDER BY job_id, name",
-                )
-                .fetch_all(tx.connection())
-                .await?;
-                rows.iter()
-                    .map(|row| Ok((rows::parsed("job_id", row.try_get("job_id")?)?, receipt(row, GARBAGE)?)))
-                    .collect()
-            })
-        })
-        .await
+    pub async fn given_up_parts(&self) -> Result<Vec<(JobId, Receipt)>> {
+        let rows = sqlx::query(
+            "SELECT job_id, name, epoch, value FROM job_receipts
+             WHERE name >= 'garbage/' AND name < 'garbage0' ORDER BY job_id, name",
+        )
+        .fetch_all(self.readers())
+        .await?;
+        rows.iter().map(|row| of_job(row, GARBAGE)).collect()
+    }
+
+    /// Returns the names of all files that are noted and not known to be
+    /// published, whatever the state of their job.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::CatalogError::Store).
+    pub async fn unpublished_files(&self) -> Result<HashSet<String>> {
+        let names: Vec<String> = sqlx::query_scalar(
+            "SELECT substr(name, 8) FROM job_receipts WHERE name >= 'staged/' AND name < 'staged0'
+             UNION ALL
+             SELECT substr(name, 9) FROM job_receipts WHERE name >= 'garbage/' AND name < 'garbage0'",
+        )
+        .fetch_all(self.readers())
+        .await?;
+        Ok(names.into_iter().collect())
     }
 
     /// Forgets a part that was given up: its file is deleted, or referenced by a
@@ -196,7 +252,11 @@ async fn rename(tx: &mut Tx, id: JobId, from: &str, to: &str, file: &str) -> Res
     Ok(())
 }
 
-fn receipt(row: &sqlx::sqlite::SqliteRow, prefix: &str) -> Result<Receipt> {
+fn of_job(row: &SqliteRow, prefix: &str) -> Result<(JobId, Receipt)> {
+    Ok((rows::parsed("job_id", row.try_get("job_id")?)?, receipt(row, prefix)?))
+}
+
+fn receipt(row: &SqliteRow, prefix: &str) -> Result<Receipt> {
     let name: String = row.try_get("name")?;
     Ok(Receipt {
         key: name.strip_prefix(prefix).unwrap_or(&name).to_owned(),

@@ -1,7 +1,7 @@
 //! Cancel, pause and resume.
 
 use lancegate_catalog::{
-    CancelOutcome, CatalogError, Control, JobState, NewEvent, PauseOutcome, ResumeOutcome, TableId,
+    CancelOutcome, CatalogError, Control, JobId, JobState, NewEvent, PauseOutcome, Receipt, ResumeOutcome, TableId,
 };
 use serde_json::json;
 
@@ -168,7 +168,7 @@ async fn a_part_belongs_to_one_job_until_it_is_published_or_given_up() {
     assert_eq!(catalog.reusable_parts(first.id).await.unwrap(), [], "its own are not left over");
     catalog.request_cancel(first.id, "bob", at(2)).await.unwrap();
     let asked = catalog.note_parts(first.id, first.epoch, Vec::new()).await.unwrap();
-    assert_eq!(asked, Some(lancegate_catalog::Control::Cancel));
+    assert_eq!(asked, Some(Control::Cancel));
     catalog.canceled(first.id, first.epoch, at(3)).await.unwrap();
 
     let other = store.running(job("b")).await;
@@ -180,13 +180,65 @@ async fn a_part_belongs_to_one_job_until_it_is_published_or_given_up() {
     assert_eq!(taken, ["q", "r"]);
     assert_eq!(catalog.receipts(first.id).await.unwrap().len(), 2);
 
-    assert_eq!(catalog.give_up_parts(at(3)).await.unwrap(), [], "too young, or of a running job");
-    let given_up = catalog.give_up_parts(at(100)).await.unwrap();
-    let shown: Vec<_> = given_up.iter().map(|(job, part)| (*job, part.key.as_str())).collect();
-    assert_eq!(shown, [(first.id, "s")]);
+    assert_eq!(catalog.left_parts(at(3)).await.unwrap(), [], "too young, or of a running job");
+    let shown = |parts: Vec<(JobId, Receipt)>| parts.into_iter().map(|(job, part)| (job, part.key)).collect::<Vec<_>>();
+    assert_eq!(shown(catalog.left_parts(at(100)).await.unwrap()), [(first.id, "s".to_owned())]);
+    let both = || vec![(first.id, "s".to_owned()), (first.id, "q".to_owned()), (second.id, "r".to_owned())];
+    assert_eq!(catalog.give_up_parts(both(), at(3)).await.unwrap(), 0, "too young, or of a running job");
+    assert_eq!(catalog.give_up_parts(both(), at(100)).await.unwrap(), 1, "what another job took is its own");
+    assert_eq!(shown(catalog.given_up_parts().await.unwrap()), [(first.id, "s".to_owned())]);
     assert_eq!(catalog.reusable_parts(second.id).await.unwrap(), []);
+    let noted: std::collections::BTreeSet<_> = catalog.unpublished_files().await.unwrap().into_iter().collect();
+    assert_eq!(noted.into_iter().collect::<Vec<_>>(), ["q", "r", "s"]);
     catalog.forget_part(first.id, "s", false).await.unwrap();
-    assert_eq!(catalog.give_up_parts(at(100)).await.unwrap(), []);
+    assert_eq!(catalog.given_up_parts().await.unwrap(), []);
+    assert_eq!(catalog.unpublished_files().await.unwrap().len(), 2);
+}
+
+/// J13: each message of an attempt may come twice, in any order.
+#[tokio::test]
+async fn j13_a_message_that_comes_twice_has_no_effect_the_second_time() {
+    let store = Store::new().await;
+    let catalog = &store.catalog;
+    let job = store.running(refresh("docs")).await;
+    let (id, epoch) = (job.id, job.epoch);
+    let part = |value: i64| vec![("p".to_owned(), json!(value))];
+    let names = || vec!["p".to_owned()];
+    let receipts = || async { catalog.receipts(id).await.unwrap() };
+    catalog.note_parts(id, epoch, part(1)).await.unwrap();
+    let noted = receipts().await;
+    catalog.note_parts(id, epoch, part(2)).await.unwrap();
+    assert_eq!(receipts().await, noted, "a note");
+    catalog.parts_published(id, epoch, names()).await.unwrap();
+    let published = receipts().await;
+    assert_eq!(published.len(), 1);
+    catalog.parts_published(id, epoch, names()).await.unwrap();
+    assert_eq!(receipts().await, published, "a publication");
+    catalog.note_parts(id, epoch, part(1)).await.unwrap();
+    assert_eq!(receipts().await, published, "a note after the publication");
+    catalog.record_source_version(id, epoch, 7).await.unwrap();
+    catalog.record_source_version(id, epoch, 8).await.unwrap();
+    assert_eq!(store.job(&job).await.source_version, Some(7), "a pin");
+    for _ in 0..2 {
+        catalog.record_progress(id, epoch, "running", json!({ "rows_computed": 1 }), at(3)).await.unwrap();
+        catalog.renew_lease(id, epoch, std::time::Duration::from_secs(30), at(3)).await.unwrap();
+    }
+    let phases = catalog.events(id, 100).await.unwrap().into_iter().filter(|event| event.message == "phase").count();
+    assert_eq!(phases, 1, "a sample");
+    catalog.complete(id, epoch, json!({ "rows": 1 }), at(4)).await.unwrap();
+    let (ended, events) = (store.job(&job).await, catalog.events(id, 100).await.unwrap());
+    assert!(catalog.complete(id, epoch, json!({ "rows": 2 }), at(5)).await.unwrap_err().is_stale_epoch());
+    let failure = lancegate_catalog::Failure {
+        error_code: "X".to_owned(),
+        message: "x".to_owned(),
+        detail: None,
+        hint: None,
+        sqlstate: None,
+    };
+    assert!(catalog.fail(id, epoch, failure, at(5)).await.unwrap_err().is_stale_epoch());
+    assert!(catalog.note_parts(id, epoch, part(3)).await.unwrap_err().is_stale_epoch());
+    assert!(catalog.parts_published(id, epoch, names()).await.unwrap_err().is_stale_epoch());
+    assert_eq!((store.job(&job).await, catalog.events(id, 100).await.unwrap()), (ended, events), "an end");
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! INSERT: the columns that are given and the rows that are written.
 
 use datafusion::logical_expr::LogicalPlan;
-use lancegate_sql::{ObjectName, ast};
+use lancegate_sql::{Ident, ObjectName, ast};
 use sqlparser::ast::{Expr, Insert, Query, SetExpr, Statement as Native, TableObject, Value};
 
+use super::inside::ComputedInside;
 use super::{
     InsertPlan, ensure_plain, exactly, is_computed, no_column, non_default, only_columns, select, table_schema,
 };
@@ -12,7 +13,7 @@ use crate::sql::plan::{Plan, Planner};
 use crate::sql::resolve::BoundTable;
 use crate::sql::rewrite::{self, build};
 use crate::sqlstate::SqlState;
-use crate::storage::provider;
+use crate::storage::{nested, provider};
 
 impl Planner {
     /// Binds INSERT.
@@ -32,8 +33,12 @@ impl Planner {
         let table = self.change_target(&name).await?;
         let source = insert.source.clone().unwrap_or_else(|| Box::new(one_default_row()));
         let (columns, source) = self.given(&table, insert, *source)?;
-        let written = columns.clone();
-        let finish = move |plan: LogicalPlan| only_columns(plan, &written);
+        let (written, inside) = (columns.clone(), ComputedInside::of(&table)?);
+        let finish = move |plan: LogicalPlan| {
+            let rows = only_columns(plan, &written)?;
+            inside.ensure_not_given(&rows, &written)?;
+            Ok(rows)
+        };
         let native = Native::Insert(Insert {
             columns: columns.iter().map(|column| vec![exactly(column)].into()).collect(),
             source: Some(Box::new(source)),
@@ -51,7 +56,7 @@ impl Planner {
         for name in &insert.columns {
             let name = match ObjectName::from_native(name) {
                 Some(ObjectName { database: None, schema: None, name }) => name,
-                _ => return Err(SqlError::not_supported("inserting into a part of a column is not supported")),
+                _ => return Err(part_of_column(table, name)?),
             };
             if visible.field_with_name(&name).is_err() {
                 return Err(no_column(&name, table.name()));
@@ -82,6 +87,20 @@ impl Planner {
             None => Ok((columns, source)),
         }
     }
+}
+
+/// Returns why a field inside a column gets no value of its own.
+fn part_of_column(table: &BoundTable, name: &sqlparser::ast::ObjectName) -> Result<SqlError> {
+    let idents = name.0.iter().filter_map(|part| part.as_ident());
+    let parts: Vec<String> = idents.map(|ident| Ident::from_native(ident).into_string()).collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let path = nested::path_text(&parts);
+    if nested::field(table.dataset.schema(), &path).is_none() {
+        return Ok(no_column(&path, table.name()));
+    }
+    let computed = table.computed()?.iter().any(|column| column.name == path);
+    let refused = SqlError::not_supported("inserting into a part of a column is not supported");
+    Ok(if computed { non_default(&path, table.name()) } else { refused.hint("Give a value of the whole column.") })
 }
 
 /// Takes DEFAULT out of the rows of VALUES: a column that is DEFAULT in every
