@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::metrics::Metrics;
-use crate::refresh::Limits;
+use crate::refresh::{FunctionHost, Limits};
 use crate::storage::Store;
 
 mod attempt;
@@ -118,6 +118,8 @@ pub struct JobsParts {
     pub config: JobsConfig,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Where Functions run.
+    pub functions: FunctionHost,
 }
 
 /// The runner of jobs. Clones are one runner.
@@ -152,7 +154,12 @@ impl Jobs {
     /// # Errors
     /// If the registry cannot be written.
     pub async fn start(parts: JobsParts) -> Result<Self, CatalogError> {
-        let work = RefreshWork::new(parts.catalog.clone(), parts.store.clone(), parts.config.limits());
+        let work = RefreshWork::new(
+            parts.catalog.clone(),
+            parts.store.clone(),
+            parts.config.limits(),
+            parts.functions.clone(),
+        );
         Self::start_with(Arc::new(work), parts).await
     }
 

@@ -14,7 +14,9 @@
 mod error;
 pub mod explain;
 pub mod expression;
+mod failures;
 mod foreign;
+pub mod function;
 pub mod ledger;
 mod output;
 mod past;
@@ -36,6 +38,7 @@ use lance::dataset::refs::Ref;
 use serde::{Deserialize, Serialize};
 
 pub use self::error::RefreshError;
+pub use self::function::{FunctionHost, FunctionSpec};
 pub use self::ledger::Ledger;
 pub use self::profile::{PhaseTime, Profile, WorkerTime};
 pub use self::progress::Progress;
@@ -43,7 +46,7 @@ pub use self::run::run;
 use crate::storage::{StorageError, Store, nested};
 
 /// The work of a refresh job, as the registry keeps it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RefreshSpec {
     /// Location of the table, as the catalog holds it.
     pub location: String,
@@ -62,6 +65,9 @@ pub struct RefreshSpec {
     /// Fixed number of workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_workers: Option<u32>,
+    /// What fills a Function column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionSpec>,
 }
 
 /// Bounds that the deployment sets.
@@ -81,7 +87,7 @@ pub struct Limits {
 pub struct RefreshOutcome {
     /// Rows that got a current value, NULL included.
     pub rows_assigned: u64,
-    /// Rows skipped by an error policy; 0 for an expression column.
+    /// Rows skipped by an error policy, NULL and to be tried again; 0 for an expression column.
     pub rows_failed: u64,
     /// Live rows without a current value in the version that the job left.
     pub rows_remaining: u64,
@@ -122,6 +128,10 @@ impl RefreshSpec {
 
     /// Returns how many workers run.
     pub fn workers(&self, limits: &Limits) -> usize {
-        self.num_workers.map_or(limits.workers, |fixed| usize::try_from(fixed).unwrap_or(usize::MAX)).max(1)
+        let processes = self.function.as_ref().and_then(|function| function.processes_max);
+        self.num_workers
+            .or(processes)
+            .map_or(limits.workers, |fixed| usize::try_from(fixed).unwrap_or(usize::MAX))
+            .max(1)
     }
 }

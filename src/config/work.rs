@@ -62,6 +62,24 @@ pub struct ColumnRefreshConfig {
     pub publish_interval: Duration,
 }
 
+/// `[functions]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionsConfig {
+    /// The Python that workers run.
+    pub python: PathBuf,
+    /// Where environments are built.
+    pub environments: PathBuf,
+    /// How much of the sandbox must be there.
+    pub sandbox: lancegate_functions::sandbox::Mode,
+    /// Memory of a worker.
+    pub memory: ByteSize,
+    /// What a worker may write to its /tmp.
+    pub tmp: ByteSize,
+    /// Processes and threads of a worker.
+    pub processes_max: usize,
+}
+
 /// `[log]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

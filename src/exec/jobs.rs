@@ -40,7 +40,12 @@ pub(crate) async fn run(
             let rows = refresh::explain_job(engine, &session.principal, &job, *verbose).await?;
             Ok(Outcome::batch(columns::batch(&explain_job::columns(), &rows)?, "EXPLAIN"))
         }
-        JobsAction::Errors => Ok(Outcome::batch(columns::batch(&function_errors::columns(), &[])?, "SHOW")),
+        JobsAction::Errors { table, job, limit } => {
+            let limit = limit.unwrap_or(ERROR_ROWS);
+            let failures = engine.catalog().row_failures(*table, job.as_deref(), limit).await?;
+            let rows: Vec<_> = failures.into_iter().map(function_errors::ErrorRow::from).collect();
+            Ok(Outcome::batch(columns::batch(&function_errors::columns(), &rows)?, "SHOW"))
+        }
         JobsAction::Pause { id } => {
             let job = find(engine, id).await?;
             let outcome = engine.catalog().request_pause(job.id, by(session), chrono::Utc::now()).await?;
@@ -60,6 +65,9 @@ pub(crate) async fn run(
         JobsAction::GpuClasses => show::gpu_classes(engine),
     }
 }
+
+/// Rows of SHOW ERRORS without LIMIT.
+const ERROR_ROWS: u32 = 10_000;
 
 /// Returns a job by the text of its id.
 ///

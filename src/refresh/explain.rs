@@ -39,7 +39,9 @@ pub async fn explain(
 ) -> Result<Vec<PlanRow>, RefreshError> {
     let dataset = spec.open(store).await?;
     let snapshot = Snapshot::of(dataset, &spec.column)?;
-    super::run::evaluator(&snapshot)?;
+    if spec.function.is_none() {
+        super::run::evaluator(&snapshot)?;
+    }
     let plan = plan::plan(&snapshot, spec.predicate.as_deref()).await?;
     let mut rows = vec![
         ("logical_plan".to_owned(), statement.to_owned()),
@@ -71,6 +73,14 @@ async fn physical(
         plan.fragments,
         plan.rows()
     );
+    if let Some(function) = &spec.function {
+        let _ = write!(text, ", error_policy={}", if function.skip { "skip" } else { "fail" });
+        for (name, value) in [("batch_size", function.batch_size), ("row_timeout", function.row_timeout_seconds)] {
+            if let Some(value) = value {
+                let _ = write!(text, ", {name}={value}");
+            }
+        }
+    }
     if let Some(shown) = plan.work.first() {
         let _ = write!(text, ", fragment={}", shown.fragment_id);
         stage(&mut text, snapshot, spec, shown).await?;
@@ -94,10 +104,11 @@ async fn stage(
     let _ = write!(
         text,
         "\n  RefreshStageExec: column={name}, stored_values={stored}\
-         \n    ProjectionExec: expr=[{expression} as {name}]\
+         \n    {node}: expr=[{expression} as {name}]\
          \n      StaleRowsExec: rows={due}, of={live}{filter}\
          \n        LanceScan: fragment={fragment}, columns=[{columns}]",
         name = column.name,
+        node = if spec.function.is_some() { "PythonUdfExec" } else { "ProjectionExec" },
         expression = column.expression,
         due = shown.rows.len(),
         fragment = shown.fragment_id,

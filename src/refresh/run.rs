@@ -14,6 +14,7 @@ use roaring::RoaringBitmap;
 use tokio::time::MissedTickBehavior;
 
 use super::expression::Evaluator;
+use super::function::{Computation, FunctionHost};
 use super::ledger::Ledger;
 use super::plan::{self, FragmentWork, RefreshPlan};
 use super::profile::PhaseClock;
@@ -50,6 +51,7 @@ pub async fn run(
     ledger: &Ledger,
     progress: Arc<Progress>,
     limits: Limits,
+    host: &FunctionHost,
 ) -> Result<RefreshOutcome, RefreshError> {
     let mut clock = PhaseClock::new(Arc::clone(&progress));
     clock.enter("planning");
@@ -59,13 +61,14 @@ pub async fn run(
     let name = spec.column_in(&pinned)?;
     let snapshot = Arc::new(Snapshot::of(pinned, &name)?);
     reach("refresh.pinned").await?;
-    let evaluator = evaluator(&snapshot)?;
+    let computation = computation(&snapshot, spec, host).await?;
     let mut attempt = Attempt {
         spec,
         ledger,
         progress,
         limits,
-        evaluator,
+        computation,
+        rows_failed: 0,
         published: BTreeMap::new(),
         computed: BTreeMap::new(),
         rows_assigned: 0,
@@ -83,11 +86,11 @@ pub async fn run(
     clock.enter("committing");
     // A failed or cancelled attempt keeps what it published, and its record.
     let sealed = attempt.seal(&snapshot, &plan).await;
-    worked?;
+    worked.and_then(|()| attempt.computation.finish())?;
     let rows_remaining = sealed?;
     Ok(RefreshOutcome {
         rows_assigned: attempt.rows_assigned,
-        rows_failed: 0,
+        rows_failed: attempt.rows_failed,
         rows_remaining,
         source_version,
         published_version: attempt.newest.as_ref().map(|dataset| dataset.version_id()),
@@ -122,6 +125,21 @@ pub(super) fn evaluator(snapshot: &Snapshot) -> Result<Evaluator, RefreshError> 
         .map_err(|source| RefreshError::Expression { column: column.name.clone(), source })
 }
 
+async fn computation(
+    snapshot: &Snapshot,
+    spec: &RefreshSpec,
+    host: &FunctionHost,
+) -> Result<Computation, RefreshError> {
+    match &spec.function {
+        None => Ok(Computation::Expression(evaluator(snapshot)?)),
+        Some(function) => {
+            let inputs = Arc::new(arrow::datatypes::Schema::from(&snapshot.read_schema(false)));
+            let output = snapshot.column.data_type.clone();
+            Ok(Computation::Function(Box::new(host.evaluator(function, inputs, output).await?)))
+        }
+    }
+}
+
 /// Parts that are complete and not offered yet; the first `noted` are noted.
 struct Group {
     noted: usize,
@@ -133,7 +151,8 @@ struct Attempt<'a> {
     ledger: &'a Ledger,
     progress: Arc<Progress>,
     limits: Limits,
-    evaluator: Evaluator,
+    computation: Computation,
+    rows_failed: u64,
     /// Fragments that this job made visible, as they are now.
     published: BTreeMap<u64, FragmentProvenance>,
     /// Rows that this job computed in them.
@@ -240,8 +259,8 @@ impl Attempt<'_> {
             if rejected == 0 {
                 return Ok(());
             }
-            if round == ROUNDS_MAX {
-                return Err(RefreshError::ConcurrentWrite { fragments: rejected, rounds: ROUNDS_MAX });
+            if round == ROUNDS_MAX || !self.computation.replannable() {
+                return Err(RefreshError::ConcurrentWrite { fragments: rejected, rounds: round });
             }
             clock.enter("planning");
             let mut newest = snapshot.dataset.as_ref().clone();
@@ -278,9 +297,9 @@ impl Attempt<'_> {
     ) -> Result<usize, RefreshError> {
         let group_size = self.limits.publish_fragments.max(snapshot.dataset.count_fragments() / 100).max(1);
         let workers = self.spec.workers(&self.limits);
-        let (evaluator, progress) = (self.evaluator.clone(), Arc::clone(&self.progress));
+        let (computation, progress) = (self.computation.clone(), Arc::clone(&self.progress));
         let mut staging = futures::stream::iter(work)
-            .map(|work| spawn_stage(Arc::clone(snapshot), evaluator.clone(), work, Arc::clone(&progress)))
+            .map(|work| spawn_stage(Arc::clone(snapshot), computation.clone(), work, Arc::clone(&progress)))
             .buffer_unordered(workers);
         let mut group = Group { noted: ready.len(), parts: ready };
         let mut rejected = 0;
@@ -405,7 +424,10 @@ impl Attempt<'_> {
             self.newest = Some(dataset);
         }
         reach("publish.after").await?;
-        self.ledger.published(visible.iter().map(|part| part.file.path.clone()).collect()).await?;
+        let files = visible.iter().map(|part| part.file.path.clone()).collect();
+        let function = self.spec.function.as_ref();
+        let failures = function.map(|function| visible.iter().map(|part| part.failures_of(snapshot, function)).collect());
+        self.ledger.published(files, failures.unwrap_or_default()).await?;
         Ok(published.rejected.len())
     }
 
@@ -425,7 +447,9 @@ impl Attempt<'_> {
             *self.computed.entry(id).or_default() |= &staged.rows;
         }
         let rows = visible.iter().map(|staged| staged.rows.len()).sum();
-        self.rows_assigned += rows;
+        let failed: u64 = visible.iter().map(|staged| staged.failures.rows.len()).sum();
+        self.rows_failed += failed;
+        self.rows_assigned += rows - failed;
         self.progress.published(visible.len() as u64, rows);
     }
 
@@ -459,6 +483,8 @@ fn not_current(staged: &StagedFragment, fragment: &Fragment, before: &Provenance
             rows &= &taken_over.not_current;
         }
     }
+    // What failed is tried again by the next refresh.
+    rows |= &staged.failures.rows;
     rows
 }
 
@@ -503,13 +529,13 @@ fn replacement(staged: &StagedFragment) -> Replacement {
 /// Stages on a task of its own, so that fragments use several cores.
 async fn spawn_stage(
     snapshot: Arc<Snapshot>,
-    evaluator: Evaluator,
+    computation: Computation,
     work: FragmentWork,
     progress: Arc<Progress>,
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
     let stage = async move {
         let _active = progress.worker();
-        stage_fragment(&snapshot, &evaluator, &work, &progress).await
+        stage_fragment(&snapshot, &computation, &work, &progress).await
     };
     let task = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(stage));
     task.await.map_err(|error| RefreshError::Worker(error.to_string()))?

@@ -4,7 +4,7 @@
 //! refresh.
 
 use arrow::datatypes::SchemaRef;
-use lancegate_catalog::Timestamp;
+use lancegate_catalog::{RowFailure, Timestamp};
 
 use super::columns::{self, borrowed, count};
 
@@ -35,6 +35,24 @@ pub struct ErrorRow {
     pub error_message: String,
     /// When it happened.
     pub created_at: Timestamp,
+}
+
+impl From<RowFailure> for ErrorRow {
+    fn from(failure: RowFailure) -> Self {
+        Self {
+            job_id: failure.job_id.to_string(),
+            column: failure.column,
+            function: failure.function,
+            function_version: failure.function_version,
+            table_version: failure.table_version,
+            fragment_id: failure.fragment_id,
+            row_offset: failure.row_offset,
+            row_id: failure.row_id,
+            error_type: failure.error_type,
+            error_message: failure.error_message,
+            created_at: failure.created_at,
+        }
+    }
 }
 
 /// Returns the columns.

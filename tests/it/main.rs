@@ -12,6 +12,7 @@ mod databases;
 mod engine;
 #[cfg(feature = "failpoints")]
 mod faults;
+mod functions;
 mod harness;
 mod http;
 mod interop;

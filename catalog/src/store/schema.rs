@@ -24,9 +24,10 @@ pub(super) enum Standing {
 /// The schema version that this software writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-const MIGRATIONS: &[&[&str]] = &[
-    &[
-        "CREATE TABLE jobs (
+const MIGRATIONS: &[&[&str]] = &[FIRST, PARTS, FUNCTIONS];
+
+const FIRST: &[&str] = &[
+    "CREATE TABLE jobs (
         job_id           TEXT   NOT NULL PRIMARY KEY,
         kind             TEXT   NOT NULL,
         database_name    TEXT   NOT NULL,
@@ -145,14 +146,53 @@ const MIGRATIONS: &[&[&str]] = &[
         name  TEXT NOT NULL PRIMARY KEY,
         value TEXT NOT NULL
     )",
-    ],
-    &[
-        // Parts that no commit has published: few, whatever the history holds.
-        "CREATE INDEX job_receipts_staged ON job_receipts (name, job_id)
+];
+
+const PARTS: &[&str] = &[
+    // Parts that no commit has published: few, whatever the history holds.
+    "CREATE INDEX job_receipts_staged ON job_receipts (name, job_id)
         WHERE name >= 'staged/' AND name < 'staged0'",
-        "CREATE INDEX job_receipts_garbage ON job_receipts (name, job_id)
+    "CREATE INDEX job_receipts_garbage ON job_receipts (name, job_id)
         WHERE name >= 'garbage/' AND name < 'garbage0'",
-    ],
+];
+
+const FUNCTIONS: &[&str] = &[
+    // A dropped version stays, so that no number ever names two of them.
+    "CREATE TABLE functions (
+        database_name TEXT   NOT NULL,
+        namespace     TEXT   NOT NULL,
+        name          TEXT   NOT NULL,
+        version       BIGINT NOT NULL,
+        definition    TEXT   NOT NULL,
+        owner         TEXT   NOT NULL,
+        disabled      BIGINT NOT NULL DEFAULT 0,
+        created_at    BIGINT NOT NULL,
+        dropped_at    BIGINT,
+        PRIMARY KEY (database_name, namespace, name, version)
+    )",
+    // A row of a column has one record, that of the job that computed it last. Offset -1 is for the failed rows of a
+    // fragment that have none of their own: `row_count` of them, which `offsets` names as a Roaring bitmap.
+    "CREATE TABLE row_failures (
+        table_id         TEXT   NOT NULL,
+        branch           TEXT   NOT NULL,
+        field_id         BIGINT NOT NULL,
+        fragment_id      BIGINT NOT NULL,
+        row_offset       BIGINT NOT NULL,
+        job_id           TEXT   NOT NULL,
+        column_name      TEXT   NOT NULL,
+        function_name    TEXT   NOT NULL,
+        function_version TEXT   NOT NULL,
+        table_version    BIGINT NOT NULL,
+        row_id           BIGINT,
+        row_count        BIGINT NOT NULL DEFAULT 1,
+        offsets          BLOB,
+        error_type       TEXT   NOT NULL,
+        error_message    TEXT   NOT NULL,
+        attempts         BIGINT NOT NULL DEFAULT 1,
+        created_at       BIGINT NOT NULL,
+        PRIMARY KEY (table_id, branch, field_id, fragment_id, row_offset)
+    )",
+    "CREATE INDEX row_failures_of_job ON row_failures (table_id, job_id)",
 ];
 
 /// Applies the migrations that the file lacks, all of them or none.

@@ -75,7 +75,14 @@ pub enum JobsAction {
         verbose: bool,
     },
     /// SHOW ERRORS.
-    Errors,
+    Errors {
+        /// The table.
+        table: lancegate_catalog::TableId,
+        /// Only those of this job.
+        job: Option<String>,
+        /// The most rows.
+        limit: Option<u32>,
+    },
     /// PAUSE JOB.
     Pause {
         /// The job.
@@ -155,7 +162,7 @@ impl Planner {
             Statement::ShowErrors(errors) => {
                 let record = self.find(&errors.table).await?.ok_or_else(|| no_relation(&errors.table))?;
                 JobsPlan {
-                    action: JobsAction::Errors,
+                    action: JobsAction::Errors { table: record.id, job: errors.job_id.clone(), limit: errors.limit },
                     schema: function_errors::schema(),
                     // The text of an error may hold values of the row.
                     requirements: vec![Requirement::new(Privilege::Select, object_of(&record))],

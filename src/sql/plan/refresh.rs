@@ -4,15 +4,17 @@
 //! Everything that can be refused is refused here, before a job exists.
 
 use arrow::datatypes::SchemaRef;
-use lancegate_auth::{Privilege, Requirement};
-use lancegate_sql::{FieldPath, RefreshOptions, ast};
+use lancegate_auth::{Object, Privilege, Requirement};
+use lancegate_catalog::TableName;
+use lancegate_sql::{ErrorPolicy, FieldPath, RefreshOptions, ast};
 
+use super::functions::definition_of;
 use super::{Plan, Planner};
 use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
 use crate::exec::refresh::answer;
-use crate::refresh::RefreshSpec;
 use crate::refresh::expression::{self, ExpressionError};
+use crate::refresh::{FunctionSpec, RefreshSpec};
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
 use crate::storage::computed::{self, ComputedColumn, ComputedKind};
@@ -28,6 +30,8 @@ pub struct RefreshPlan {
     pub column: ComputedColumn,
     /// Filter, options and WAIT as written.
     pub statement: ast::RefreshColumn,
+    /// What fills a Function column.
+    pub function: Option<FunctionSpec>,
     /// See [`RefreshPlan::columns`].
     pub schema: SchemaRef,
 }
@@ -53,7 +57,14 @@ impl RefreshPlan {
     /// because an expression reads its inputs.
     pub fn requirements(&self) -> Vec<Requirement> {
         let object = self.table.object();
-        vec![Requirement::new(Privilege::Update, object.clone()), Requirement::new(Privilege::Select, object)]
+        let mut needed =
+            vec![Requirement::new(Privilege::Update, object.clone()), Requirement::new(Privilege::Select, object)];
+        if let Some(call) = &self.column.function {
+            let database = self.table.record.name.database.clone();
+            let function = Object::Function { database, namespace: call.namespace.clone(), name: call.name.clone() };
+            needed.push(Requirement::new(Privilege::Usage, function));
+        }
+        needed
     }
 
     /// Returns the work.
@@ -65,6 +76,7 @@ impl RefreshPlan {
             predicate: self.statement.filter.as_ref().map(|filter| filter.text.clone()),
             branch: self.statement.options.branch.clone(),
             num_workers: self.statement.options.num_workers,
+            function: self.function.clone(),
         }
     }
 }
@@ -104,7 +116,48 @@ impl Planner {
         ensure_options(&column, &statement.options)?;
         ensure_computable(&table, &column)?;
         ensure_predicate(&table, statement)?;
-        Ok(RefreshPlan { table, column, statement: statement.clone(), schema: answer::schema() })
+        let function = self.function_of(&table, &column, &statement.options).await?;
+        Ok(RefreshPlan { table, column, statement: statement.clone(), function, schema: answer::schema() })
+    }
+
+    /// Returns what a Function column is filled by, with the options of this refresh.
+    async fn function_of(
+        &self,
+        table: &BoundTable,
+        column: &ComputedColumn,
+        options: &RefreshOptions,
+    ) -> Result<Option<FunctionSpec>> {
+        if column.kind == ComputedKind::Expression {
+            return Ok(None);
+        }
+        let Some(call) = &column.function else {
+            return Err(SqlError::not_supported(format!("refreshing column \"{}\" is not supported", column.name))
+                .detail("Other software bound its Function."));
+        };
+        let name = TableName {
+            database: table.record.name.database.clone(),
+            namespace: call.namespace.clone(),
+            name: call.name.clone(),
+        };
+        let found = self.engine.catalog().function(&name, Some(call.version)).await?;
+        let Some(version) = found else {
+            let message = format!("version {} of function \"{}\" does not exist", call.version, call.name);
+            return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+                .detail(format!("Column \"{}\" keeps its values and cannot be refreshed.", column.name)));
+        };
+        Ok(Some(FunctionSpec {
+            name: call.name.clone(),
+            version: call.version,
+            definition: definition_of(&version)?,
+            arguments: call.arguments.clone(),
+            skip: options.error_policy == Some(ErrorPolicy::Skip),
+            max_failed_fraction: options.max_failed_fraction,
+            max_failed_rows: options.max_failed_rows,
+            row_timeout_seconds: options.row_timeout_seconds,
+            init_timeout_seconds: options.init_timeout_seconds,
+            batch_size: options.batch_size,
+            processes_max: options.max_executor_processes_per_worker,
+        }))
     }
 
     async fn enter_branch(&self, table: &mut BoundTable, branch: &str, options: &RefreshOptions) -> Result<()> {
@@ -115,6 +168,7 @@ impl Planner {
             predicate: None,
             branch: Some(branch.to_owned()),
             num_workers: None,
+            function: None,
         };
         table.dataset = match spec.open(self.engine.store()).await {
             Ok(dataset) => dataset,
@@ -180,8 +234,12 @@ fn ensure_options(column: &ComputedColumn, options: &RefreshOptions) -> Result<(
             .detail("The workers of a Function follow its resource budget.")
             .hint("Set cpu_millis, memory_bytes and gpu_count instead.")),
         ComputedKind::Function => {
-            let message = format!("refreshing column \"{}\" is not supported", column.name);
-            Err(SqlError::not_supported(message).detail("The column is computed by a Function."))
+            let budget = ["cpu_millis", "memory_bytes", "gpu_count", "gpu_class", "publication_interval_rows"];
+            match options.function_only().into_iter().find(|name| budget.contains(name)) {
+                None => Ok(()),
+                Some(name) => Err(SqlError::not_supported(format!("option \"{name}\" is not supported yet"))
+                    .at(options.position_of(name))),
+            }
         }
     }
 }
