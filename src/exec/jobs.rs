@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::{Result, SqlError};
 use crate::exec::refresh::{self, blocked};
 use crate::exec::{Engine, Outcome, show};
-use crate::session::{Session, StatementContext};
+use crate::session::{NoticeSeverity, Session, StatementContext};
 use crate::sql::plan::JobsPlan;
 use crate::sql::plan::jobs::JobsAction;
 use crate::sqlstate::SqlState;
@@ -42,8 +42,15 @@ pub(crate) async fn run(
         }
         JobsAction::Errors { table, job, limit } => {
             let limit = limit.unwrap_or(ERROR_ROWS);
-            let failures = engine.catalog().row_failures(*table, job.as_deref(), limit).await?;
-            let rows: Vec<_> = failures.into_iter().map(function_errors::ErrorRow::from).collect();
+            // One more than asked for, to say if there is more.
+            let mut rows = function_errors::read(engine.catalog(), table, job.as_deref(), limit + 1).await?;
+            if rows.len() > limit as usize {
+                rows.truncate(limit as usize);
+                let message = format!("only the first {limit} errors are listed");
+                let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message)
+                    .hint("Raise LIMIT, or select from function_errors('<table>').");
+                session.notify(NoticeSeverity::Notice, notice);
+            }
             Ok(Outcome::batch(columns::batch(&function_errors::columns(), &rows)?, "SHOW"))
         }
         JobsAction::Pause { id } => {

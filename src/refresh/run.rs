@@ -426,7 +426,8 @@ impl Attempt<'_> {
         reach("publish.after").await?;
         let files = visible.iter().map(|part| part.file.path.clone()).collect();
         let function = self.spec.function.as_ref();
-        let failures = function.map(|function| visible.iter().map(|part| part.failures_of(snapshot, function)).collect());
+        let failures =
+            function.map(|function| visible.iter().map(|part| part.failures_of(snapshot, function)).collect());
         self.ledger.published(files, failures.unwrap_or_default()).await?;
         Ok(published.rejected.len())
     }

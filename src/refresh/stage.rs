@@ -281,13 +281,18 @@ pub(super) mod bitmap {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(in crate::refresh) fn serialize<S: Serializer>(bitmap: &RoaringBitmap, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::refresh) fn serialize<S: Serializer>(
+        bitmap: &RoaringBitmap,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::with_capacity(bitmap.serialized_size());
         bitmap.serialize_into(&mut bytes).expect("writing to memory does not fail");
         serializer.serialize_str(&STANDARD.encode(bytes))
     }
 
-    pub(in crate::refresh) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RoaringBitmap, D::Error> {
+    pub(in crate::refresh) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<RoaringBitmap, D::Error> {
         let text = String::deserialize(deserializer)?;
         let bytes = STANDARD.decode(text).map_err(D::Error::custom)?;
         RoaringBitmap::deserialize_from(bytes.as_slice()).map_err(D::Error::custom)

@@ -1,14 +1,26 @@
 //! Columns that Python Functions fill, as a client sees them, in confined worker processes.
 
+mod errors;
+
 use tokio_postgres::Client;
 
 use crate::harness::Gateway;
-use crate::rows::{error, rows, run, value};
+use crate::rows::{error, rows, run};
 
-/// A gateway that refuses to run a Function without the whole sandbox, and a table of ten numbers.
-async fn numbers() -> (Gateway, Client) {
+/// Returns the configuration of a gateway that refuses to run a Function without the whole sandbox; `more` are further
+/// keys of `[functions]`, or other sections.
+fn config(more: &str) -> String {
     let python = std::env::var("LANCEGATE_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let gateway = Gateway::start_with(&format!("[functions]\npython = \"{python}\"\nsandbox = \"require\"\n"));
+    format!("[functions]\npython = \"{python}\"\nsandbox = \"require\"\n{more}")
+}
+
+/// A gateway and a table of ten numbers.
+async fn numbers() -> (Gateway, Client) {
+    numbers_with("").await
+}
+
+async fn numbers_with(more: &str) -> (Gateway, Client) {
+    let gateway = Gateway::start_with(&config(more));
     let client = gateway.connect().await;
     run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
     (gateway, client)
@@ -70,77 +82,6 @@ async fn a_new_version_leaves_columns_with_theirs_and_a_used_one_cannot_be_dropp
     assert!(error(&client, "REFRESH COLUMN y ON n").await.starts_with("42883"));
     run(&client, "ALTER TABLE n DROP COLUMN z; DROP FUNCTION f WITH (version = '2')").await;
     run(&client, "DROP FUNCTION IF EXISTS f WITH (version = '2')").await;
-}
-
-#[tokio::test]
-async fn err_01_the_first_row_error_fails_the_job_and_names_row_and_exception() {
-    let (_gateway, client) = numbers().await;
-    declare(&client, "def f(x):\n if x == 3: raise ValueError('three')\n return x", "").await;
-    let failed = error(&client, "REFRESH COLUMN y ON n WAIT").await;
-    let expected = "38000: function \"f\" failed on row 3 of fragment 0: ValueError: three (line 2 in f)";
-    assert!(failed.starts_with(expected), "{failed}");
-    assert_eq!(values(&client).await, ["∅"; 10].join(" "), "the part is not published");
-}
-
-#[tokio::test]
-async fn err_02_err_08_skip_records_failing_rows_and_a_retry_clears_them() {
-    let (_gateway, client) = numbers().await;
-    let source = "def f(x):\n if x in (3, 7): raise ValueError(f'bad {x}')\n return x";
-    declare(&client, source, "").await;
-    assert_eq!(counts(&client, "WITH (error_policy = 'skip')").await, "8|2|2");
-    assert_eq!(values(&client).await, "0 1 2 ∅ 4 5 6 ∅ 8 9");
-    let listed = "SHOW ERRORS ON n";
-    let errors: Vec<String> = rows(&client, listed).await;
-    let shape = |row: &String| {
-        row.split('|').skip(1).take(3).chain(row.split('|').skip(8).take(2)).collect::<Vec<_>>().join("|")
-    };
-    assert_eq!(errors.iter().map(shape).collect::<Vec<_>>(), ["y|f|1|ValueError|bad 3", "y|f|1|ValueError|bad 7"]);
-    // The record of a row names it for a retry, by its stable id.
-    let row_id = errors[0].split('|').nth(7).unwrap();
-    assert_eq!(rows(&client, &format!("SELECT x FROM n WHERE _rowid = {row_id}")).await, ["3"]);
-    run(&client, "UPDATE n SET x = 30 WHERE x = 3").await;
-    assert_eq!(counts(&client, "WITH (error_policy = 'skip', max_failed_rows = 5)").await, "1|1|1");
-    assert_eq!(values(&client).await, "0 1 2 4 5 6 ∅ 8 9 30");
-    let errors = rows(&client, listed).await;
-    assert!(errors.iter().any(|row| row.contains("bad 7")), "what fails again stays: {errors:?}");
-}
-
-#[tokio::test]
-async fn err_03_skip_hides_no_initialization_failure() {
-    let (_gateway, client) = numbers().await;
-    declare(&client, "print('loading')\nraise RuntimeError('no weights')\ndef f(x): return x", "").await;
-    let failed = error(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip') WAIT").await;
-    assert!(failed.starts_with("38000") && failed.contains("RuntimeError: no weights"), "{failed}");
-    assert!(failed.contains("loading"), "{failed}");
-}
-
-#[tokio::test]
-async fn err_04_too_many_failures_fail_the_job() {
-    let (_gateway, client) = numbers().await;
-    declare(&client, "def f(x): return 1 // (x % 3)", "").await;
-    let failed = error(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip', max_failed_rows = 3) WAIT").await;
-    assert!(failed.contains("4 rows failed, more than 3"), "{failed}");
-    assert_eq!(values(&client).await, ["∅"; 10].join(" "));
-    assert_eq!(counts(&client, "WITH (error_policy = 'skip', max_failed_rows = 4)").await, "6|4|4");
-}
-
-#[tokio::test]
-async fn err_05_a_vectorized_exception_is_bisected() {
-    let (_gateway, client) = numbers().await;
-    let source = "import pyarrow.compute as pc\ndef f(x):\n if 3 in x.to_pylist(): raise ValueError('three')\n return pc.multiply(x, 2)";
-    declare(&client, source, "WITH (mode = 'vectorized')").await;
-    assert_eq!(counts(&client, "WITH (error_policy = 'skip')").await, "9|1|1");
-    assert_eq!(values(&client).await, "0 2 4 ∅ 8 10 12 14 16 18");
-}
-
-#[tokio::test]
-async fn err_07_long_01_op_05_a_row_that_hangs_is_one_row_timeout_error() {
-    let (_gateway, client) = numbers().await;
-    let source = "import time\ndef f(x):\n if x == 3: time.sleep(3600)\n return x";
-    declare(&client, source, "WITH (side_effects = 'none')").await;
-    assert_eq!(counts(&client, "WITH (error_policy = 'skip', row_timeout_seconds = 1)").await, "9|1|1");
-    let errors = rows(&client, "SHOW ERRORS ON n").await;
-    assert!(errors.len() == 1 && errors[0].contains("RowTimeoutError"), "{errors:?}");
 }
 
 #[tokio::test]
@@ -239,14 +180,4 @@ async fn w01_w02_a_function_sees_neither_the_gateways_files_nor_a_network() {
     assert_eq!(counts(&client, "WITH (error_policy = 'skip')").await, "9|1|1");
     assert_eq!(values(&client).await, "0 1 0 ∅ 5 5 5 5 5 5");
     assert!(rows(&client, "SHOW ERRORS ON n").await[0].contains("PermissionError"));
-}
-
-#[tokio::test]
-async fn cancel_ends_a_function_that_hangs() {
-    let (_gateway, client) = numbers().await;
-    declare(&client, "import time\ndef f(x): time.sleep(3600)", "").await;
-    let job = value(&client, "REFRESH COLUMN y ON n NOWAIT", "job_id").await.unwrap();
-    run(&client, &format!("CANCEL JOB '{job}'")).await;
-    let ended = error(&client, &format!("WAIT JOB '{job}' TIMEOUT '50 s'")).await;
-    assert!(ended.starts_with("57014") && ended.contains("cancel"), "{ended}");
 }
