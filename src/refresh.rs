@@ -126,12 +126,8 @@ impl RefreshSpec {
         path.ok_or_else(|| StorageError::NoColumn { column: self.column.clone() })
     }
 
-    /// Returns how many workers run.
+    /// Returns how many workers an expression runs on.
     pub fn workers(&self, limits: &Limits) -> usize {
-        let processes = self.function.as_ref().and_then(|function| function.processes_max);
-        self.num_workers
-            .or(processes)
-            .map_or(limits.workers, |fixed| usize::try_from(fixed).unwrap_or(usize::MAX))
-            .max(1)
+        self.num_workers.map_or(limits.workers, |fixed| usize::try_from(fixed).unwrap_or(usize::MAX)).max(1)
     }
 }

@@ -1,10 +1,14 @@
-//! Limits on memory and processes of one worker, where the kernel lets us make cgroups (version 1 or 2).
+//! Limits on memory, CPU and processes of one worker, where the kernel lets us make cgroups (version 1 or 2).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sandbox::Policy;
+
 static NEXT: AtomicU64 = AtomicU64::new(0);
+/// The time over which CPU is measured.
+const CPU_PERIOD_MICROS: u64 = 100_000;
 
 /// The cgroups of one worker; removed when dropped, after their processes are gone.
 #[derive(Debug)]
@@ -14,7 +18,10 @@ pub(crate) struct Cgroup {
 
 impl Cgroup {
     /// Makes them below our own. `None` where that is not allowed, or memory is not limited by it.
-    pub(crate) fn create(memory_bytes: u64, processes_max: u64) -> Option<Self> {
+    pub(crate) fn create(policy: &Policy) -> Option<Self> {
+        let (memory, processes) = (policy.memory_bytes.to_string(), policy.processes_max.to_string());
+        // Microseconds of CPU in each tenth of a second.
+        let quota = policy.cpu_millis.map(|millis| millis.saturating_mul(CPU_PERIOD_MICROS / 1_000).max(1_000));
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let name = format!("lancegate-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let below = |controller: &str| {
@@ -28,26 +35,31 @@ impl Cgroup {
         };
         let mut made = Self { folders: Vec::new() };
         if let Some(folder) = below("memory") {
-            made.add(&folder, &[("memory.limit_in_bytes", memory_bytes), ("memory.swappiness", 0)])?;
+            made.add(&folder, &[("memory.limit_in_bytes", &memory), ("memory.swappiness", "0")])?;
             if let Some(folder) = below("pids") {
-                made.add(&folder, &[("pids.max", processes_max)]);
+                made.add(&folder, &[("pids.max", &processes)]);
+            }
+            if let (Some(quota), Some(folder)) = (quota, below("cpu")) {
+                let period = CPU_PERIOD_MICROS.to_string();
+                made.add(&folder, &[("cpu.cfs_period_us", &period), ("cpu.cfs_quota_us", &quota.to_string())]);
             }
             return Some(made);
         }
         let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
         let folder = Path::new("/sys/fs/cgroup").join(path).join(&name);
-        made.add(&folder, &[("memory.max", memory_bytes), ("pids.max", processes_max)])?;
+        let cpu = quota.map_or_else(|| "max".to_owned(), |quota| format!("{quota} {CPU_PERIOD_MICROS}"));
+        made.add(&folder, &[("memory.max", &memory), ("pids.max", &processes), ("cpu.max", &cpu)])?;
         Some(made)
     }
 
-    fn add(&mut self, folder: &Path, limits: &[(&str, u64)]) -> Option<()> {
+    fn add(&mut self, folder: &Path, limits: &[(&str, &str)]) -> Option<()> {
         fs::create_dir(folder).ok()?;
         self.folders.push(folder.to_owned());
         let (first, others) = limits.split_first()?;
-        fs::write(folder.join(first.0), first.1.to_string()).ok()?;
+        fs::write(folder.join(first.0), first.1).ok()?;
         for (file, limit) in others {
             // A controller may be missing or fixed by the parent.
-            let _ = fs::write(folder.join(file), limit.to_string());
+            let _ = fs::write(folder.join(file), limit);
         }
         Some(())
     }

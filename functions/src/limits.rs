@@ -82,6 +82,13 @@ impl JobLimits {
         PartLimits { job: self.clone(), counts: Counts::default() }
     }
 
+    /// Counts rows that an earlier attempt of the job has evaluated.
+    pub fn resume(&self, evaluated: u64, failed: u64) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.evaluated += evaluated;
+        counts.failed += failed;
+    }
+
     /// Returns the number of failed rows so far.
     pub fn failed(&self) -> u64 {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).failed
@@ -249,6 +256,13 @@ mod tests {
         let limits = FailureLimits { fraction: Some(1.0), rows: Some(2) };
         assert!(run(limits, &outcomes(3, 10)).is_err());
         assert!(run(FailureLimits { fraction: Some(0.0), rows: None }, &outcomes(1, 10)).is_err());
+    }
+
+    #[test]
+    fn err_04_rows_of_an_earlier_attempt_count() {
+        let job = JobLimits::new(FailureLimits { rows: Some(3), ..FailureLimits::default() });
+        job.resume(10, 3);
+        assert_eq!(job.part().add([false, true]), Err(Exceeded::Rows { failed: 4, allowed: 3 }));
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct Policy {
     pub network: bool,
     /// Memory, in bytes.
     pub memory_bytes: u64,
+    /// Thousandths of a CPU, where the kernel lets us limit it; `None` is no limit.
+    #[serde(default)]
+    pub cpu_millis: Option<u64>,
     /// What it may write to its `/tmp`, in bytes.
     pub tmp_bytes: u64,
     /// Processes and threads.
@@ -58,6 +61,7 @@ impl Default for Policy {
             mode: Mode::Prefer,
             network: false,
             memory_bytes: 2 << 30,
+            cpu_millis: None,
             tmp_bytes: 256 << 20,
             processes_max: 128,
             readable: Vec::new(),

@@ -313,7 +313,7 @@ fn spawn(launch: &Launch, definition: &Definition) -> std::io::Result<Worker> {
     let mut policy = launch.policy.clone();
     let cgroup = match policy.mode {
         Mode::Off => None,
-        Mode::Prefer | Mode::Require => Cgroup::create(policy.memory_bytes, policy.processes_max),
+        Mode::Prefer | Mode::Require => Cgroup::create(&policy),
     };
     policy.cgroups = cgroup.as_ref().map(|cgroup| cgroup.folders().to_vec()).unwrap_or_default();
     let policy = serde_json::to_string(&policy).map_err(std::io::Error::other)?;

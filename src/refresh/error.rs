@@ -84,6 +84,7 @@ impl RefreshError {
             Self::Expression { .. }
             | Self::Predicate(_)
             | Self::Evaluate(_)
+            | Self::Function { .. }
             | Self::InputNotRefreshed { .. }
             | Self::ConcurrentWrite { .. }
             | Self::Canceled

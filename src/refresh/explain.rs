@@ -14,6 +14,7 @@
 
 use std::fmt::Write as _;
 
+use super::function::FunctionSpec;
 use super::plan::{self, FragmentWork, RefreshPlan};
 use super::snapshot::Snapshot;
 use super::{Limits, RefreshError, RefreshSpec};
@@ -66,26 +67,39 @@ async fn physical(
     }
     let _ = write!(
         text,
-        "source={}, workers={}, fragments={}/{}, rows={}",
+        "source={}{}, fragments={}/{}, rows={}",
         snapshot.dataset.version_id(),
-        spec.workers(limits),
+        match &spec.function {
+            None => format!(", workers={}", spec.workers(limits)),
+            Some(function) => function_options(function),
+        },
         plan.work.len(),
         plan.fragments,
         plan.rows()
     );
-    if let Some(function) = &spec.function {
-        let _ = write!(text, ", error_policy={}", if function.skip { "skip" } else { "fail" });
-        for (name, value) in [("batch_size", function.batch_size), ("row_timeout", function.row_timeout_seconds)] {
-            if let Some(value) = value {
-                let _ = write!(text, ", {name}={value}");
-            }
-        }
-    }
     if let Some(shown) = plan.work.first() {
         let _ = write!(text, ", fragment={}", shown.fragment_id);
         stage(&mut text, snapshot, spec, shown).await?;
     }
     Ok(text)
+}
+
+/// What a Function refresh runs with; unset fields are left out (decision 20).
+fn function_options(function: &FunctionSpec) -> String {
+    let mut text = String::new();
+    let class = function.gpu_class.as_ref().map(|class| format!("gpu_class={class}"));
+    let caps = Some(function.budget.to_string()).filter(|caps| !caps.is_empty());
+    let budget: Vec<String> = [caps, class].into_iter().flatten().collect();
+    if !budget.is_empty() {
+        let _ = write!(text, ", budget=[{}]", budget.join(", "));
+    }
+    let _ = write!(text, ", error_policy={}", if function.skip { "skip" } else { "fail" });
+    for (name, value) in [("batch_size", function.batch_size), ("row_timeout", function.row_timeout_seconds)] {
+        if let Some(value) = value {
+            let _ = write!(text, ", {name}={value}");
+        }
+    }
+    text
 }
 
 async fn stage(

@@ -3,24 +3,24 @@
 //! One executor per fragment in work, so the limits on failed rows are of the fragment, which is the part that is
 //! published as a whole. Workers go back to a pool that outlives the job.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
-use lancegate_functions::limits::{FailureLimits, JobLimits};
-use lancegate_functions::redact::Redactor;
-use lancegate_functions::sandbox::Policy;
-use lancegate_functions::{
-    Definition, EnvironmentError, Environments, Executor, ExecutorError, Launch, Options, Pool, Python, RowError,
-};
+use lancegate_functions::limits::JobLimits;
+use lancegate_functions::{Definition, Executor, ExecutorError, Launch, Options, Pool, RowError};
 use serde::{Deserialize, Serialize};
 
+pub use self::budget::Budget;
+pub use self::host::{FunctionHost, WORKER_COMMAND};
 use super::RefreshError;
 use super::expression::Evaluator;
 use super::progress::Progress;
+use super::{Limits, RefreshSpec};
+
+mod budget;
+mod host;
 
 /// What a refresh of a Function column runs, as the registry keeps it: complete, so that nothing that happens to the
 /// Function afterwards changes the job.
@@ -54,107 +54,15 @@ pub struct FunctionSpec {
     /// `max_executor_processes_per_worker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes_max: Option<u32>,
-}
-
-/// Where Functions run. Clones are one host.
-#[derive(Debug, Clone)]
-pub struct FunctionHost {
-    environments: Environments,
-    pool: Pool,
-    program: PathBuf,
-    policy: Policy,
-}
-
-/// The subcommand of our own program that becomes a worker.
-pub const WORKER_COMMAND: &str = "function-worker";
-/// Idle workers that are kept, and for how long.
-const IDLE_MAX: usize = 8;
-const IDLE_KEEP: Duration = Duration::from_secs(300);
-
-impl FunctionHost {
-    /// Keeps environments in `folder`, made from `python`; workers are this program under `policy`.
-    pub fn new(folder: PathBuf, python: PathBuf, program: PathBuf, policy: Policy) -> Self {
-        let environments = Environments::new(folder, python);
-        Self { environments, pool: Pool::new(IDLE_MAX, IDLE_KEEP), program, policy }
-    }
-
-    /// A host that runs nothing, for refreshes of expression columns.
-    pub fn none() -> Self {
-        let nothing = PathBuf::from("/dev/null");
-        Self::new(nothing.clone(), nothing.clone(), nothing, Policy::default())
-    }
-
-    /// Builds the environment of a Function, if it is not there yet.
-    ///
-    /// # Errors
-    /// What the tool that builds it says.
-    pub async fn prepare(&self, definition: &Definition) -> Result<Python, EnvironmentError> {
-        self.environments.prepare(definition).await
-    }
-
-    /// Ends all idle workers.
-    pub fn clear(&self) {
-        self.pool.clear();
-    }
-
-    pub(super) async fn evaluator(
-        &self,
-        spec: &FunctionSpec,
-        inputs: SchemaRef,
-        output: DataType,
-    ) -> Result<FunctionEvaluator, RefreshError> {
-        let python = self.prepare(&spec.definition).await.map_err(|error| RefreshError::Function {
-            function: spec.name.clone(),
-            place: None,
-            error: Box::new(ExecutorError::Initialization { message: error.to_string(), output: String::new() }),
-        })?;
-        let positions = spec.arguments.iter().map(|name| inputs.index_of(name)).collect::<Result<Vec<_>, _>>();
-        let positions = positions.map_err(|error| RefreshError::Evaluate(error.into()))?;
-        let launch = self.launch(&spec.definition, python);
-        let key = format!("{} {:?} {:?}", spec.definition.digest(), launch.python, launch.policy);
-        let limits = FailureLimits { fraction: spec.max_failed_fraction, rows: spec.max_failed_rows };
-        Ok(FunctionEvaluator {
-            inputs,
-            positions,
-            output,
-            name: spec.name.clone(),
-            definition: Arc::new(spec.definition.clone()),
-            options: options(spec),
-            launch: Arc::new(launch),
-            key,
-            pool: self.pool.clone(),
-            limits: JobLimits::new(limits),
-            gate: Arc::default(),
-        })
-    }
-
-    fn launch(&self, definition: &Definition, python: Python) -> Launch {
-        let mut environment: Vec<(String, String)> = definition.env.clone().into_iter().collect();
-        for (name, value) in [("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"), ("TMPDIR", "/tmp"), ("LANG", "C.UTF-8")] {
-            if !definition.env.contains_key(name) {
-                environment.push((name.to_owned(), value.to_owned()));
-            }
-        }
-        Launch {
-            program: self.program.clone(),
-            prefix: vec![WORKER_COMMAND.to_owned()],
-            python: python.executable,
-            environment,
-            policy: Policy { readable: python.readable, network: definition.network, ..self.policy.clone() },
-            redactor: Redactor::default(),
-        }
-    }
-}
-
-fn options(spec: &FunctionSpec) -> Options {
-    let seconds = |set: Option<u32>, default: Duration| set.map_or(default, |s| Duration::from_secs(s.into()));
-    let default = Options::default();
-    Options {
-        skip: spec.skip,
-        row_timeout: seconds(spec.row_timeout_seconds, default.row_timeout),
-        init_timeout: seconds(spec.init_timeout_seconds, default.init_timeout),
-        batch_size: spec.batch_size.and_then(|rows| usize::try_from(rows).ok()),
-    }
+    /// `cpu_millis`, `memory_bytes` and `gpu_count`.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
+    /// `gpu_class`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_class: Option<String>,
+    /// `publication_interval_rows`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication_interval_rows: Option<u64>,
 }
 
 /// What computes the values of a column.
@@ -180,6 +88,21 @@ impl Computation {
         match self {
             Self::Expression(_) => true,
             Self::Function(function) => function.definition.replay_safe(),
+        }
+    }
+
+    /// Returns how many fragments are computed at one time, each by one worker.
+    pub fn workers(&self, spec: &RefreshSpec, limits: &Limits) -> usize {
+        match self {
+            Self::Expression(_) => spec.workers(limits),
+            Self::Function(function) => function.workers,
+        }
+    }
+
+    /// Counts rows that an earlier attempt of the job has evaluated towards the limits on failures.
+    pub fn resume(&self, evaluated: u64, failed: u64) {
+        if let Self::Function(function) = self {
+            function.limits.resume(evaluated, failed);
         }
     }
 
@@ -212,6 +135,7 @@ pub struct FunctionEvaluator {
     pool: Pool,
     limits: JobLimits,
     gate: Arc<tokio::sync::RwLock<()>>,
+    workers: usize,
 }
 
 impl FunctionEvaluator {

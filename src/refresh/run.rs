@@ -1,7 +1,7 @@
 //! One attempt of a refresh job, from its pinned version to the record of the
 //! inputs used.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,8 @@ use crate::storage::commit::{self, Replacement};
 use crate::storage::freshness::Freshness;
 use crate::storage::{StorageError, Store, computed, durable};
 
-/// Times that rows invalidated by concurrent writes are planned again (RC-15).
-const ROUNDS_MAX: u32 = 3;
+mod rounds;
+
 /// The longest time for which a complete part is not noted. Parts that are
 /// complete sooner after each other share a note.
 const NOTE_INTERVAL: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ pub async fn run(
     let name = spec.column_in(&pinned)?;
     let snapshot = Arc::new(Snapshot::of(pinned, &name)?);
     reach("refresh.pinned").await?;
-    let computation = computation(&snapshot, spec, host).await?;
+    let computation = computation(&snapshot, spec, host, &limits).await?;
     let mut attempt = Attempt {
         spec,
         ledger,
@@ -76,6 +76,7 @@ pub async fn run(
         commits: 0,
         fragments: 0,
         times: StageTimes::default(),
+        unfinished: BTreeSet::new(),
     };
     let plan = plan::plan(&snapshot, spec.predicate.as_deref()).await?;
     reach("refresh.planned").await?;
@@ -129,13 +130,14 @@ async fn computation(
     snapshot: &Snapshot,
     spec: &RefreshSpec,
     host: &FunctionHost,
+    limits: &Limits,
 ) -> Result<Computation, RefreshError> {
     match &spec.function {
         None => Ok(Computation::Expression(evaluator(snapshot)?)),
         Some(function) => {
             let inputs = Arc::new(arrow::datatypes::Schema::from(&snapshot.read_schema(false)));
             let output = snapshot.column.data_type.clone();
-            Ok(Computation::Function(Box::new(host.evaluator(function, inputs, output).await?)))
+            Ok(Computation::Function(Box::new(host.evaluator(function, inputs, output, limits).await?)))
         }
     }
 }
@@ -144,6 +146,12 @@ async fn computation(
 struct Group {
     noted: usize,
     parts: Vec<StagedFragment>,
+}
+
+impl Group {
+    fn rows(&self) -> u64 {
+        self.parts.iter().map(|part| part.rows.len()).sum()
+    }
 }
 
 struct Attempt<'a> {
@@ -163,6 +171,8 @@ struct Attempt<'a> {
     commits: u64,
     fragments: u64,
     times: StageTimes,
+    /// Fragments of which more rows are computed after a publication.
+    unfinished: BTreeSet<u64>,
 }
 
 impl Attempt<'_> {
@@ -188,6 +198,8 @@ impl Attempt<'_> {
         }
         tracing::info!(job = %self.ledger.job(), fragments = noted.len(), "taking over staged fragments");
         self.count_planned(&noted);
+        let failed = noted.iter().map(|part| part.failures.rows.len()).sum();
+        self.computation.resume(noted.iter().map(|part| part.rows.len()).sum(), failed);
         self.offer(&known, before, noted).await?;
         running
     }
@@ -235,57 +247,6 @@ impl Attempt<'_> {
         self.progress.staged(rows);
     }
 
-    /// Works through a plan and, as long as concurrent writes invalidate staged
-    /// fragments, through plans at newer versions.
-    async fn work(
-        &mut self,
-        pinned: &Arc<Snapshot>,
-        plan: &RefreshPlan,
-        clock: &mut PhaseClock,
-    ) -> Result<(), RefreshError> {
-        let mut snapshot = Arc::clone(pinned);
-        let mut work = self.without_published(plan);
-        let mut before = plan.current.clone();
-        let mut ready = self.reuse(&snapshot, &mut work).await?;
-        for round in 0.. {
-            if work.is_empty() && ready.is_empty() {
-                return Ok(());
-            }
-            let rows = work.iter().map(|work| work.rows.len()).sum();
-            self.progress.planned(work.len() as u64, rows);
-            clock.enter("running splits");
-            let ready = std::mem::take(&mut ready);
-            let rejected = self.stage_and_publish(&snapshot, &before, work, ready).await?;
-            if rejected == 0 {
-                return Ok(());
-            }
-            if round == ROUNDS_MAX || !self.computation.replannable() {
-                return Err(RefreshError::ConcurrentWrite { fragments: rejected, rounds: round });
-            }
-            clock.enter("planning");
-            let mut newest = snapshot.dataset.as_ref().clone();
-            newest.checkout_latest().await.map_err(StorageError::from)?;
-            snapshot = Arc::new(pinned.at(Arc::new(newest))?);
-            let predicate = self.spec.predicate.as_deref();
-            let again = plan::plan_from(&snapshot, predicate, Some(&plan.current), &self.published).await?;
-            work = self.without_published(&again);
-            before = again.current;
-        }
-        unreachable!("the loop ends by returning")
-    }
-
-    /// Leaves out fragments that this job has published and nobody touched since.
-    fn without_published(&self, plan: &RefreshPlan) -> Vec<FragmentWork> {
-        let newest = self.newest.as_ref().map_or(0, |newest| newest.version_id());
-        let done = |work: &&FragmentWork| {
-            let id = &work.fragment_id;
-            let covered = self.computed.get(id).is_some_and(|computed| work.rows.is_subset(computed));
-            // A plan older than our commit does not show it yet.
-            covered && (plan.current.version < newest || plan.current.fragments.get(id) == self.published.get(id))
-        };
-        plan.work.iter().filter(|work| !done(work)).cloned().collect()
-    }
-
     /// Stages fragments, and publishes them with those that are `ready` and noted
     /// already. Returns the number of fragments whose files did not fit any more.
     async fn stage_and_publish(
@@ -296,7 +257,7 @@ impl Attempt<'_> {
         ready: Vec<StagedFragment>,
     ) -> Result<usize, RefreshError> {
         let group_size = self.limits.publish_fragments.max(snapshot.dataset.count_fragments() / 100).max(1);
-        let workers = self.spec.workers(&self.limits);
+        let workers = self.computation.workers(self.spec, &self.limits);
         let (computation, progress) = (self.computation.clone(), Arc::clone(&self.progress));
         let mut staging = futures::stream::iter(work)
             .map(|work| spawn_stage(Arc::clone(snapshot), computation.clone(), work, Arc::clone(&progress)))
@@ -326,7 +287,8 @@ impl Attempt<'_> {
                 }
                 None => break,
             }
-            if group.parts.len() >= group_size || last.elapsed() >= self.limits.publish_interval {
+            let enough = group.parts.len() >= group_size || self.interval().is_some_and(|rows| group.rows() >= rows);
+            if enough || last.elapsed() >= self.limits.publish_interval {
                 rejected += self.publish(snapshot, before, &mut group).await?;
                 last = Instant::now();
             }
@@ -451,7 +413,8 @@ impl Attempt<'_> {
         let failed: u64 = visible.iter().map(|staged| staged.failures.rows.len()).sum();
         self.rows_failed += failed;
         self.rows_assigned += rows - failed;
-        self.progress.published(visible.len() as u64, rows);
+        let finished = visible.iter().filter(|staged| !self.unfinished.contains(&staged.fragment_id)).count();
+        self.progress.published(finished as u64, rows);
     }
 
     /// Records what is current now, in a metadata-only commit. Returns the

@@ -218,6 +218,7 @@ impl Stage<'_> {
             (Computation::Function(_), Some(part)) => {
                 let evaluated = part.evaluate(inputs, progress).await;
                 evaluated.map_err(|error| self.placed(error, &offsets)).map(|(values, errors)| {
+                    progress.rows_skipped(errors.len() as u64);
                     for error in errors {
                         self.failures.add(offsets[error.row], error.raised);
                     }

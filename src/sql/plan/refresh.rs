@@ -10,10 +10,12 @@ use lancegate_sql::{ErrorPolicy, FieldPath, RefreshOptions, ast};
 
 use super::functions::definition_of;
 use super::{Plan, Planner};
+use crate::config::GpuClass;
 use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
 use crate::exec::refresh::answer;
 use crate::refresh::expression::{self, ExpressionError};
+use crate::refresh::function::Budget;
 use crate::refresh::{FunctionSpec, RefreshSpec};
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
@@ -139,6 +141,10 @@ impl Planner {
             namespace: call.namespace.clone(),
             name: call.name.clone(),
         };
+        if let Some(class) = &options.gpu_class {
+            ensure_gpu_class(self.engine.gpu_classes(), class)
+                .map_err(|error| error.at(options.position_of("gpu_class")))?;
+        }
         let found = self.engine.catalog().function(&name, Some(call.version)).await?;
         let Some(version) = found else {
             let message = format!("version {} of function \"{}\" does not exist", call.version, call.name);
@@ -157,6 +163,13 @@ impl Planner {
             init_timeout_seconds: options.init_timeout_seconds,
             batch_size: options.batch_size,
             processes_max: options.max_executor_processes_per_worker,
+            budget: Budget {
+                cpu_millis: options.cpu_millis,
+                memory_bytes: options.memory_bytes,
+                gpu_count: options.gpu_count,
+            },
+            gpu_class: options.gpu_class.clone(),
+            publication_interval_rows: options.publication_interval_rows,
         }))
     }
 
@@ -233,15 +246,23 @@ fn ensure_options(column: &ComputedColumn, options: &RefreshOptions) -> Result<(
         ComputedKind::Function if options.num_workers.is_some() => Err(refused_option("num_workers", column, options)
             .detail("The workers of a Function follow its resource budget.")
             .hint("Set cpu_millis, memory_bytes and gpu_count instead.")),
-        ComputedKind::Function => {
-            let budget = ["cpu_millis", "memory_bytes", "gpu_count", "gpu_class", "publication_interval_rows"];
-            match options.function_only().into_iter().find(|name| budget.contains(name)) {
-                None => Ok(()),
-                Some(name) => Err(SqlError::not_supported(format!("option \"{name}\" is not supported yet"))
-                    .at(options.position_of(name))),
-            }
-        }
+        ComputedKind::Function => Ok(()),
     }
+}
+
+/// Refuses a class that the deployment has not (OP-03).
+///
+/// # Errors
+/// 22023.
+pub(super) fn ensure_gpu_class(classes: &[GpuClass], name: &str) -> Result<()> {
+    if classes.iter().any(|class| class.name == name) {
+        return Ok(());
+    }
+    let known: Vec<String> = classes.iter().map(|class| format!("'{}'", class.name)).collect();
+    let message = format!("invalid value for option \"gpu_class\": \"{name}\"");
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        .detail(format!("Option \"gpu_class\" takes one of {}.", known.join(", ")))
+        .hint("SHOW GPU CLASSES lists them."))
 }
 
 fn refused_option(name: &str, column: &ComputedColumn, options: &RefreshOptions) -> SqlError {
