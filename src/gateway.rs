@@ -220,7 +220,7 @@ fn function_host(config: &Config) -> FunctionHost {
         processes_max: set.processes_max as u64,
         ..Policy::default()
     };
-    FunctionHost::new(set.environments.clone(), set.python.clone(), program, policy)
+    FunctionHost::new(set.environments.clone(), set.python.clone(), program, policy, set.init_timeout.get())
 }
 
 fn open_engine(

@@ -48,6 +48,8 @@ pub struct JobsConfig {
     pub retention: Duration,
     /// How long events are kept.
     pub event_retention: Duration,
+    /// How long one attempt may run; zero is no limit (LONG-04).
+    pub execution_limit: Duration,
     /// The longest time between two samples of a running job.
     pub progress_interval: Duration,
     /// The shortest time between two notices to a client that waits.
@@ -69,6 +71,7 @@ impl Default for JobsConfig {
             retained_runs_max: 1_000,
             retention: 30 * DAY,
             event_retention: 14 * DAY,
+            execution_limit: Duration::ZERO,
             progress_interval: Duration::from_secs(30),
             notice_interval: Duration::from_secs(5),
             workers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -87,6 +90,7 @@ impl From<&crate::config::JobsConfig> for JobsConfig {
             retained_runs_max: set.retained_runs_max,
             retention: set.retention.get(),
             event_retention: set.event_retention.get(),
+            execution_limit: set.execution_limit.get(),
             notice_interval: set.notice_interval.get(),
             ..Self::default()
         }

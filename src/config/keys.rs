@@ -175,6 +175,12 @@ pub(super) const KEYS: &[Key] = &[
         "Unfinished jobs kept for their submitters. When it is full, a refresh runs while its statement waits.",
     ),
     key(
+        "jobs.execution_limit",
+        Kind::Duration { min: "0s", max: "365d" },
+        "0s",
+        "How long one attempt of a job may run; 0s is no limit. A row deadline does not extend it.",
+    ),
+    key(
         "jobs.notice_interval",
         Kind::Duration { min: "1s", max: "1h" },
         "5s",
@@ -222,6 +228,12 @@ pub(super) const KEYS: &[Key] = &[
         "prefer",
         "Namespaces, a private root, Landlock and a filter of system calls for workers: all of them or no worker runs, \
          what the kernel gives, or none.",
+    ),
+    key(
+        "functions.init_timeout",
+        Kind::Duration { min: "1s", max: "1d" },
+        "5m",
+        "How long a worker may take to make its instance, unless init_timeout_seconds says so.",
     ),
     key("functions.memory", Kind::ByteSize { min: "64MiB", max: "1TiB" }, "2GiB", "Memory of one worker."),
     key(

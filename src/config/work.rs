@@ -44,6 +44,8 @@ pub struct JobsConfig {
     pub max_active: usize,
     /// Unfinished jobs kept for their submitters; when full, a refresh is synchronous.
     pub retained_runs_max: usize,
+    /// How long one attempt may run; zero is no limit.
+    pub execution_limit: Duration,
     /// The shortest time between two progress notices.
     pub notice_interval: Duration,
 }
@@ -72,6 +74,8 @@ pub struct FunctionsConfig {
     pub environments: PathBuf,
     /// How much of the sandbox must be there.
     pub sandbox: lancegate_functions::sandbox::Mode,
+    /// How long a worker may take to make its instance.
+    pub init_timeout: Duration,
     /// Memory of a worker.
     pub memory: ByteSize,
     /// What a worker may write to its /tmp.

@@ -1,6 +1,8 @@
 //! Columns that Python Functions fill, as a client sees them, in confined worker processes.
 
 mod errors;
+mod long;
+mod options;
 
 use tokio_postgres::Client;
 
@@ -96,29 +98,11 @@ async fn op_01_op_05_options_of_the_other_kind_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn op_04_batch_size_caps_the_rows_of_a_call() {
-    let (_gateway, client) = numbers().await;
-    declare(&client, "def f(x): return [len(x)] * len(x)", "WITH (mode = 'vectorized')").await;
-    assert_eq!(counts(&client, "WITH (batch_size = 4)").await, "10|0|0");
-    assert_eq!(values(&client).await, "4 4 4 4 4 4 4 4 2 2");
-}
-
-#[tokio::test]
 async fn rc_12_deleted_rows_are_never_sent_to_the_function() {
     let (_gateway, client) = numbers().await;
     declare(&client, "def f(x):\n if x > 5: raise ValueError(x)\n return x", "").await;
     run(&client, "DELETE FROM n WHERE x > 5").await;
     assert_eq!(counts(&client, "").await, "6|0|0");
-}
-
-#[tokio::test]
-async fn rc_13_an_instance_survives_from_job_to_job() {
-    let (_gateway, client) = numbers().await;
-    let source = "class f:\n def __init__(self): self.calls = 0\n def __call__(self, x):\n  self.calls += 1\n  return self.calls";
-    declare(&client, source, "").await;
-    counts(&client, "").await;
-    assert_eq!(counts(&client, "WHERE x = 4").await, "1|0|0");
-    assert_eq!(rows(&client, "SELECT y FROM n WHERE x = 4").await, ["11"]);
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ pub struct FunctionHost {
     pool: Pool,
     program: PathBuf,
     policy: Policy,
+    init_timeout: Duration,
 }
 
 /// The subcommand of our own program that becomes a worker.
@@ -30,16 +31,17 @@ const IDLE_MAX: usize = 8;
 const IDLE_KEEP: Duration = Duration::from_secs(300);
 
 impl FunctionHost {
-    /// Keeps environments in `folder`, made from `python`; workers are this program under `policy`.
-    pub fn new(folder: PathBuf, python: PathBuf, program: PathBuf, policy: Policy) -> Self {
+    /// Keeps environments in `folder`, made from `python`; workers are this program under `policy`, and make their
+    /// instance within `init_timeout` unless a refresh says otherwise.
+    pub fn new(folder: PathBuf, python: PathBuf, program: PathBuf, policy: Policy, init_timeout: Duration) -> Self {
         let environments = Environments::new(folder, python);
-        Self { environments, pool: Pool::new(IDLE_MAX, IDLE_KEEP), program, policy }
+        Self { environments, pool: Pool::new(IDLE_MAX, IDLE_KEEP), program, policy, init_timeout }
     }
 
     /// A host that runs nothing, for refreshes of expression columns.
     pub fn none() -> Self {
         let nothing = PathBuf::from("/dev/null");
-        Self::new(nothing.clone(), nothing.clone(), nothing, Policy::default())
+        Self::new(nothing.clone(), nothing.clone(), nothing, Policy::default(), Duration::ZERO)
     }
 
     /// Builds the environment of a Function, if it is not there yet.
@@ -80,7 +82,7 @@ impl FunctionHost {
             output,
             name: spec.name.clone(),
             definition: Arc::new(spec.definition.clone()),
-            options: options(spec),
+            options: options(spec, self.init_timeout),
             launch: Arc::new(launch),
             key,
             pool: self.pool.clone(),
@@ -114,13 +116,13 @@ impl FunctionHost {
     }
 }
 
-fn options(spec: &FunctionSpec) -> Options {
+fn options(spec: &FunctionSpec, init_timeout: Duration) -> Options {
     let seconds = |set: Option<u32>, default: Duration| set.map_or(default, |s| Duration::from_secs(s.into()));
     let default = Options::default();
     Options {
         skip: spec.skip,
         row_timeout: seconds(spec.row_timeout_seconds, default.row_timeout),
-        init_timeout: seconds(spec.init_timeout_seconds, default.init_timeout),
+        init_timeout: seconds(spec.init_timeout_seconds, init_timeout),
         batch_size: spec.batch_size.and_then(|rows| usize::try_from(rows).ok()),
     }
 }
