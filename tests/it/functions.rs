@@ -1,5 +1,7 @@
 //! Columns that Python Functions fill, as a client sees them, in confined worker processes.
 
+#[cfg(feature = "failpoints")]
+mod conflicts;
 mod errors;
 mod long;
 mod options;

@@ -117,7 +117,7 @@ async fn listed(client: &Client) -> String {
     listed.join(" ")
 }
 
-const RAISES: &str = "def f(x):\n if x in (3, 7): raise ValueError(f'bad {x}')\n return x";
+pub(super) const RAISES: &str = "def f(x):\n if x in (3, 7): raise ValueError(f'bad {x}')\n return x";
 
 #[tokio::test]
 async fn err_02_the_relation_and_the_table_function_show_what_show_errors_shows_to_those_who_may_read_the_table() {
@@ -285,29 +285,4 @@ async fn err_07_w07_a_row_that_takes_all_memory_is_quarantined_and_its_neighbour
     let failed = error(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip', max_failed_rows = 0) WAIT").await;
     assert!(failed.contains("FailureLimitExceeded"), "{failed}");
     assert!(error(&client, "REFRESH COLUMN y ON n WAIT").await.starts_with("38000"));
-}
-
-/// A crash before, between and after the commit of the values and the note of it.
-#[cfg(feature = "failpoints")]
-#[tokio::test]
-async fn err_08_a_crash_neither_loses_nor_doubles_a_record() {
-    for place in ["note.after", "publish.before", "publish.after", "record.before", "end.before"] {
-        let mut gateway = Gateway::start_with(&config("[jobs]\nlease = \"2s\"\n"));
-        let client = gateway.connect().await;
-        run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
-        declare(&client, RAISES, "").await;
-        drop(client);
-        gateway.restart_failing(&format!("{place}=exit"));
-        let client = gateway.connect().await;
-        let job = value(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip') NOWAIT", "job_id").await.unwrap();
-        gateway.wait_for_end();
-        gateway.restart();
-        let client = gateway.connect().await;
-        rows(&client, &format!("WAIT JOB '{job}' TIMEOUT '50 s'")).await;
-        assert_eq!(values(&client).await, "0 1 2 ∅ 4 5 6 ∅ 8 9", "{place}");
-        let records = "SELECT row_offset, error_message, attempts FROM function_errors('n')";
-        assert_eq!(rows(&client, records).await, ["3|bad 3|1", "7|bad 7|1"], "{place}");
-        assert_eq!(counts(&client, "WHERE x = 3 WITH (error_policy = 'skip', max_failed_rows = 1)").await, "0|1|2");
-        assert_eq!(rows(&client, records).await, ["3|bad 3|2", "7|bad 7|1"], "{place}");
-    }
 }

@@ -12,7 +12,7 @@ use super::config;
 use super::{counts, declare, numbers, numbers_with, values};
 #[cfg(feature = "failpoints")]
 use crate::harness::Gateway;
-use crate::rows::{error, rows, run, value};
+use crate::rows::{error, rows, run};
 
 const COUNTS: &str =
     "class f:\n def __init__(self): self.calls = 0\n def __call__(self, x):\n  self.calls += 1\n  return self.calls";
@@ -96,54 +96,4 @@ async fn long_04_a_row_deadline_does_not_extend_the_limit_of_the_job() {
     assert_eq!(rows(&client, "SELECT state FROM system.public.jobs").await, ["timed_out"]);
     assert_eq!(rows(&client, "SELECT count(y) FROM n").await, ["5"], "what it has published stays");
     assert_eq!(counts(&client, "WHERE x < 9").await, "9|0|1", "longer work is split by filters");
-}
-
-/// Starts a refresh of parts of 100, 10 and 10 rows, and compacts the two small ones while they are staged.
-#[cfg(feature = "failpoints")]
-async fn compacted_meanwhile(options: &str) -> (Gateway, tokio_postgres::Client, String) {
-    let mut gateway = Gateway::start_with(&config("[column_refresh]\nworkers = 1\npublish_fragments = 100\n"));
-    let client = gateway.connect().await;
-    run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 99)").await;
-    run(&client, "INSERT INTO n SELECT * FROM generate_series(100, 109)").await;
-    run(&client, "INSERT INTO n SELECT * FROM generate_series(110, 119)").await;
-    declare(&client, "def f(x): return 2 * x", options).await;
-    drop(client);
-    gateway.restart_failing("stage.file=delay(2000)@2");
-    let client = gateway.connect().await;
-    let job = value(&client, "REFRESH COLUMN y ON n NOWAIT", "job_id").await.unwrap();
-    let staged = format!("SELECT count(*) FROM system.public.job_splits WHERE job_id = '{job}'");
-    while rows(&client, &staged).await != ["1"] {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let mut dataset = Dataset::open(gateway.data().join("n.lance").to_str().unwrap()).await.unwrap();
-    let small = CompactionOptions { target_rows_per_fragment: 50, ..CompactionOptions::default() };
-    let done = compact_files(&mut dataset, small, None).await.unwrap();
-    assert_eq!((done.fragments_removed, done.fragments_added), (2, 1));
-    (gateway, client, job)
-}
-
-#[cfg(feature = "failpoints")]
-#[tokio::test]
-async fn rc_15_a_replay_safe_function_computes_what_a_compaction_has_hit_again_and_nothing_else() {
-    let options = "WITH (result_stability = 'input_and_context', side_effects = 'none')";
-    let (_gateway, client, job) = compacted_meanwhile(options).await;
-    rows(&client, &format!("WAIT JOB '{job}' TIMEOUT '50 s'")).await;
-    assert!(rows(&client, "SELECT x FROM n WHERE y IS DISTINCT FROM 2 * x").await.is_empty());
-    let progress = value(&client, "SHOW JOBS", "progress").await.unwrap();
-    let progress: serde_json::Value = serde_json::from_str(&progress).unwrap();
-    let seen = ["rows_computed", "rows_published"].map(|name| progress[name].as_u64().unwrap());
-    assert_eq!(seen, [140, 120], "the large part commits as it was staged: {progress}");
-    assert_eq!(counts(&client, "").await, "0|0|0");
-}
-
-#[cfg(feature = "failpoints")]
-#[tokio::test]
-async fn rc_15_any_other_function_fails_by_name_and_keeps_what_was_not_hit() {
-    for options in ["", "WITH (result_stability = 'input_and_context')", "WITH (side_effects = 'none')"] {
-        let (_gateway, client, job) = compacted_meanwhile(options).await;
-        let failed = error(&client, &format!("WAIT JOB '{job}' TIMEOUT '50 s'")).await;
-        assert!(failed.starts_with("40001") && failed.contains("ConcurrentWriteError"), "{options}: {failed}");
-        assert_eq!(rows(&client, "SELECT count(y), max(y) FROM n").await, ["100|198"], "{options}");
-        assert_eq!(counts(&client, "").await, "20|0|0", "{options}");
-    }
 }
