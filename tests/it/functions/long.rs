@@ -2,16 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "failpoints")]
-use lance::Dataset;
-#[cfg(feature = "failpoints")]
-use lance::dataset::optimize::{CompactionOptions, compact_files};
-
-#[cfg(feature = "failpoints")]
-use super::config;
 use super::{counts, declare, numbers, numbers_with, values};
-#[cfg(feature = "failpoints")]
-use crate::harness::Gateway;
 use crate::rows::{error, rows, run};
 
 const COUNTS: &str =
