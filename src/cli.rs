@@ -52,6 +52,13 @@ enum Command {
     ConfigExample,
     /// Print the version.
     Version,
+    /// Runs as a worker of Functions; the gateway starts it.
+    #[command(hide = true, name = "function-worker")]
+    FunctionWorker {
+        /// What the gateway passes.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 /// The flags that set configuration keys, the same for every command that reads a configuration.
@@ -124,6 +131,7 @@ pub fn run() -> ExitCode {
             output::text(&crate::config::example());
             Ok(())
         }
+        Command::FunctionWorker { arguments } => return lancegate_functions::worker_main(&arguments),
         Command::Version => {
             output::line(format!("lancegate {}", env!("CARGO_PKG_VERSION")));
             Ok(())

@@ -27,7 +27,7 @@ pub use layer::{CONFIG_VARIABLE, ENVIRONMENT_PREFIX};
 pub use listeners::{FlightConfig, HttpConfig, PgConfig};
 pub use problem::{Origin, Problem, Problems};
 pub use value::{ByteSize, Duration, ValueError};
-pub use work::{ColumnRefreshConfig, JobsConfig, LogConfig, LogFormat, QueryConfig};
+pub use work::{ColumnRefreshConfig, FunctionsConfig, JobsConfig, LogConfig, LogFormat, QueryConfig};
 
 use layer::{Layers, Origins};
 
@@ -58,6 +58,8 @@ pub struct Config {
     pub jobs: JobsConfig,
     /// Automatic refreshes.
     pub column_refresh: ColumnRefreshConfig,
+    /// Workers of Functions.
+    pub functions: FunctionsConfig,
     #[serde(default)]
     gpu_default: GpuDefault,
     #[serde(default)]

@@ -21,6 +21,7 @@ use lancegate_sql::{Limits, Statement};
 use crate::config::GpuClass;
 use crate::error::{Result, SqlError};
 use crate::jobs::Jobs;
+use crate::refresh::FunctionHost;
 use crate::session::{Session, StatementContext, TransactionStatus};
 use crate::sql::authorize::{self, Authorized};
 use crate::sql::functions;
@@ -38,6 +39,7 @@ pub(crate) mod explain;
 pub(crate) mod grants;
 pub(crate) mod jobs;
 pub(crate) mod listing;
+mod python;
 pub(crate) mod query;
 pub(crate) mod refresh;
 pub(crate) mod rewrite_rows;
@@ -131,6 +133,8 @@ pub struct EngineParts {
     pub gpu_classes: Vec<GpuClass>,
     /// The runner of jobs.
     pub jobs: Arc<Jobs>,
+    /// Where Functions run.
+    pub functions: FunctionHost,
 }
 
 /// Binds, authorizes and executes statements. Clones are one engine.
@@ -172,6 +176,11 @@ impl Engine {
     /// Returns the tables.
     pub fn store(&self) -> &Store {
         &self.inner.parts.store
+    }
+
+    /// Returns where Functions run.
+    pub fn functions(&self) -> &FunctionHost {
+        &self.inner.parts.functions
     }
 
     /// Returns the runner of jobs.
@@ -313,6 +322,7 @@ impl Engine {
             Plan::RefreshColumn(plan) => Box::pin(refresh::refresh(self, session, plan, ctx)).await,
             Plan::ExplainRefresh(plan) => Box::pin(refresh::explain(self, session, plan, ctx)).await,
             Plan::Jobs(plan) => Box::pin(jobs::run(self, session, plan, ctx)).await,
+            Plan::Function(plan) => Box::pin(python::run(self, session, plan)).await,
         }
     }
 
@@ -376,6 +386,7 @@ fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::Database(plan) => plan.writes(),
         Plan::Grant(plan) => plan.writes(),
         Plan::User(plan) => plan.writes(),
+        Plan::Function(plan) => plan.writes(),
         Plan::RefreshColumn(_) => Some("REFRESH COLUMN"),
         Plan::Query(_)
         | Plan::Explain(_)

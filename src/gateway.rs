@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lancegate_catalog::Catalog;
+use lancegate_functions::sandbox::Policy;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,7 @@ use crate::http::{self, HttpShared};
 use crate::jobs::{Jobs, JobsConfig, JobsParts};
 use crate::metrics::Metrics;
 use crate::pg::{self, Identities, PgShared, PgTls};
+use crate::refresh::FunctionHost;
 use crate::shutdown::{Readiness, Stage, step};
 use crate::storage::Store;
 
@@ -78,9 +80,10 @@ impl Gateway {
         let compute = Compute::start(config.query.thread_count()).map_err(StartError::Compute)?;
 
         let store = Store::new(&config.data).map_err(StartError::Store)?.counting(metrics.commits.clone());
-        let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics);
+        let functions = function_host(&config);
+        let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics, &functions);
         let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
-        let engine = open_engine(&config, &catalog, store, &jobs)?;
+        let engine = open_engine(&config, &catalog, store, &jobs, functions)?;
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
         let pg = start_pg(&config, pg_listener, tls, engine, metrics).await?;
 
@@ -186,6 +189,7 @@ fn jobs_parts(
     store: &Store,
     compute: &Compute,
     metrics: &Arc<Metrics>,
+    functions: &FunctionHost,
 ) -> JobsParts {
     let threads = config.query.thread_count();
     let bounds = JobsConfig {
@@ -201,10 +205,31 @@ fn jobs_parts(
         compute: compute.handle(),
         config: bounds,
         metrics: Arc::clone(metrics),
+        functions: functions.clone(),
     }
 }
 
-fn open_engine(config: &Config, catalog: &Catalog, store: Store, jobs: &Jobs) -> Result<Engine, StartError> {
+/// Workers are this program again; environments are kept beside the metadata store.
+fn function_host(config: &Config) -> FunctionHost {
+    let set = &config.functions;
+    let program = std::env::current_exe().unwrap_or_else(|_| "lancegate".into());
+    let policy = Policy {
+        mode: set.sandbox,
+        memory_bytes: set.memory.get(),
+        tmp_bytes: set.tmp.get(),
+        processes_max: set.processes_max as u64,
+        ..Policy::default()
+    };
+    FunctionHost::new(set.environments.clone(), set.python.clone(), program, policy, set.init_timeout.get())
+}
+
+fn open_engine(
+    config: &Config,
+    catalog: &Catalog,
+    store: Store,
+    jobs: &Jobs,
+    functions: FunctionHost,
+) -> Result<Engine, StartError> {
     let spill = config.query.spill_directory.clone();
     let parts = EngineParts {
         catalog: catalog.clone(),
@@ -218,6 +243,7 @@ fn open_engine(config: &Config, catalog: &Catalog, store: Store, jobs: &Jobs) ->
         limits: lancegate_sql::Limits::default(),
         gpu_classes: config.gpu_classes(),
         jobs: Arc::new(jobs.clone()),
+        functions,
     };
     Engine::new(parts).map_err(StartError::Engine)
 }

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::metrics::Metrics;
 use crate::refresh::progress::Task;
-use crate::refresh::{Limits, Progress};
+use crate::refresh::{FunctionHost, Limits, Progress};
 use crate::storage::Store;
 
 mod attempt;
@@ -53,6 +53,8 @@ pub struct JobsConfig {
     pub event_retention: Duration,
     /// How often what is old, and what refreshes have left, is looked for.
     pub sweep_interval: Duration,
+    /// How long one attempt may run; zero is no limit (LONG-04).
+    pub execution_limit: Duration,
     /// The longest time between two samples of a running job.
     pub progress_interval: Duration,
     /// The shortest time between two notices to a client that waits.
@@ -75,6 +77,7 @@ impl Default for JobsConfig {
             retention: 30 * DAY,
             event_retention: 14 * DAY,
             sweep_interval: DAY,
+            execution_limit: Duration::ZERO,
             progress_interval: Duration::from_secs(30),
             notice_interval: Duration::from_secs(5),
             workers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -94,6 +97,7 @@ impl From<&crate::config::JobsConfig> for JobsConfig {
             retention: set.retention.get(),
             event_retention: set.event_retention.get(),
             sweep_interval: set.sweep_interval.get(),
+            execution_limit: set.execution_limit.get(),
             notice_interval: set.notice_interval.get(),
             ..Self::default()
         }
@@ -125,6 +129,8 @@ pub struct JobsParts {
     pub config: JobsConfig,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Where Functions run.
+    pub functions: FunctionHost,
 }
 
 /// The runner of jobs. Clones are one runner.
@@ -162,7 +168,12 @@ impl Jobs {
     /// # Errors
     /// If the registry cannot be written.
     pub async fn start(parts: JobsParts) -> Result<Self, CatalogError> {
-        let work = RefreshWork::new(parts.catalog.clone(), parts.store.clone(), parts.config.limits());
+        let work = RefreshWork::new(
+            parts.catalog.clone(),
+            parts.store.clone(),
+            parts.config.limits(),
+            parts.functions.clone(),
+        );
         Self::start_with(Arc::new(work), parts).await
     }
 

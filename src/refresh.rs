@@ -14,7 +14,9 @@
 mod error;
 pub mod explain;
 pub mod expression;
+mod failures;
 mod foreign;
+pub mod function;
 pub mod garbage;
 pub mod ledger;
 mod output;
@@ -37,6 +39,7 @@ use lance::dataset::refs::Ref;
 use serde::{Deserialize, Serialize};
 
 pub use self::error::RefreshError;
+pub use self::function::{FunctionHost, FunctionSpec};
 pub use self::ledger::Ledger;
 pub use self::profile::{PhaseTime, Profile, WorkerTime};
 pub use self::progress::Progress;
@@ -44,7 +47,7 @@ pub use self::run::run;
 use crate::storage::{StorageError, Store, nested};
 
 /// The work of a refresh job, as the registry keeps it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RefreshSpec {
     /// Location of the table, as the catalog holds it.
     pub location: String,
@@ -63,6 +66,9 @@ pub struct RefreshSpec {
     /// Fixed number of workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_workers: Option<u32>,
+    /// What fills a Function column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionSpec>,
 }
 
 /// Bounds that the deployment sets.
@@ -82,7 +88,7 @@ pub struct Limits {
 pub struct RefreshOutcome {
     /// Rows that got a current value, NULL included.
     pub rows_assigned: u64,
-    /// Rows skipped by an error policy; 0 for an expression column.
+    /// Rows skipped by an error policy, NULL and to be tried again; 0 for an expression column.
     pub rows_failed: u64,
     /// Live rows without a current value in the version that the job left.
     pub rows_remaining: u64,
@@ -121,7 +127,7 @@ impl RefreshSpec {
         path.ok_or_else(|| StorageError::NoColumn { column: self.column.clone() })
     }
 
-    /// Returns how many workers run.
+    /// Returns how many workers an expression runs on.
     pub fn workers(&self, limits: &Limits) -> usize {
         self.num_workers.map_or(limits.workers, |fixed| usize::try_from(fixed).unwrap_or(usize::MAX)).max(1)
     }

@@ -91,6 +91,7 @@ pub fn relations() -> Vec<Arc<dyn SystemRelation>> {
         Arc::new(job_events::JobEvents),
         Arc::new(job_splits::JobSplits),
         Arc::new(gpu_classes::GpuClasses),
+        Arc::new(function_errors::FunctionErrors),
     ]
 }
 

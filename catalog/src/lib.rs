@@ -15,6 +15,7 @@
 
 mod error;
 mod event;
+mod function;
 mod ids;
 mod job;
 mod object;
@@ -23,6 +24,7 @@ mod user;
 
 pub use error::{CatalogError, EntityKind, Result};
 pub use event::{JobChange, JobEvent, NewEvent};
+pub use function::{FailedRow, FunctionVersion, PartFailures, RowFailure};
 pub use ids::{AttemptEpoch, GatewayId, InvalidId, JobId, TableId};
 pub use job::{
     CancelOutcome, Control, Failure, IllegalTransition, Job, JobCursor, JobFilter, JobKind, JobState, NewJob,

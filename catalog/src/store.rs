@@ -8,6 +8,8 @@ mod claims;
 mod control;
 mod draft;
 mod events;
+mod failures;
+mod functions;
 mod grants;
 mod jobs;
 mod meta;

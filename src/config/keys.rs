@@ -52,6 +52,7 @@ pub(super) const SECTIONS: &[Section] = &[
     Section { name: "query", doc: "What statements may use." },
     Section { name: "jobs", doc: "Refresh jobs and their history." },
     Section { name: "column_refresh", doc: "Refreshes of computed columns." },
+    Section { name: "functions", doc: "Workers that run Python Functions." },
     Section { name: "log", doc: "What is written to standard error." },
 ];
 
@@ -181,6 +182,12 @@ pub(super) const KEYS: &[Key] = &[
         "Unfinished jobs kept for their submitters. When it is full, a refresh runs while its statement waits.",
     ),
     key(
+        "jobs.execution_limit",
+        Kind::Duration { min: "0s", max: "365d" },
+        "0s",
+        "How long one attempt of a job may run; 0s is no limit. A row deadline does not extend it.",
+    ),
+    key(
         "jobs.notice_interval",
         Kind::Duration { min: "1s", max: "1h" },
         "5s",
@@ -209,6 +216,44 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Duration { min: "1s", max: "1h" },
         "10s",
         "The longest time that computed fragments wait to become visible.",
+    ),
+    key(
+        "functions.python",
+        Kind::Path,
+        "python3",
+        "The Python that workers run, with pyarrow installed; environments of Functions with packages are made from it.",
+    ),
+    key(
+        "functions.environments",
+        Kind::Path,
+        "/var/tmp/lancegate-environments",
+        "The folder where environments of Functions with packages are built and kept.",
+    ),
+    key(
+        "functions.sandbox",
+        Kind::Choice(&["require", "prefer", "off"]),
+        "prefer",
+        "Namespaces, a private root, Landlock and a filter of system calls for workers: all of them or no worker runs, \
+         what the kernel gives, or none.",
+    ),
+    key(
+        "functions.init_timeout",
+        Kind::Duration { min: "1s", max: "1d" },
+        "5m",
+        "How long a worker may take to make its instance, unless init_timeout_seconds says so.",
+    ),
+    key("functions.memory", Kind::ByteSize { min: "64MiB", max: "1TiB" }, "2GiB", "Memory of one worker."),
+    key(
+        "functions.tmp",
+        Kind::ByteSize { min: "1MiB", max: "1TiB" },
+        "256MiB",
+        "What one worker may write to its /tmp, which is memory of it.",
+    ),
+    key(
+        "functions.processes_max",
+        Kind::Integer { min: 4, max: 65_536 },
+        "128",
+        "Processes and threads of one worker.",
     ),
     key(
         "log.level",

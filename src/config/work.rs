@@ -46,6 +46,8 @@ pub struct JobsConfig {
     pub max_active: usize,
     /// Unfinished jobs kept for their submitters; when full, a refresh is synchronous.
     pub retained_runs_max: usize,
+    /// How long one attempt may run; zero is no limit.
+    pub execution_limit: Duration,
     /// The shortest time between two progress notices.
     pub notice_interval: Duration,
 }
@@ -62,6 +64,26 @@ pub struct ColumnRefreshConfig {
     pub publish_fragments: usize,
     /// The longest time between two publications while anything is staged.
     pub publish_interval: Duration,
+}
+
+/// `[functions]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionsConfig {
+    /// The Python that workers run.
+    pub python: PathBuf,
+    /// Where environments are built.
+    pub environments: PathBuf,
+    /// How much of the sandbox must be there.
+    pub sandbox: lancegate_functions::sandbox::Mode,
+    /// How long a worker may take to make its instance.
+    pub init_timeout: Duration,
+    /// Memory of a worker.
+    pub memory: ByteSize,
+    /// What a worker may write to its /tmp.
+    pub tmp: ByteSize,
+    /// Processes and threads of a worker.
+    pub processes_max: usize,
 }
 
 /// `[log]`.

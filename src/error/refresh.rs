@@ -1,5 +1,7 @@
 //! SQLSTATEs of storage and refresh errors.
 
+use lancegate_functions::ExecutorError;
+
 use super::SqlError;
 use crate::refresh::RefreshError;
 use crate::refresh::expression::ExpressionError;
@@ -98,6 +100,7 @@ impl From<RefreshError> for SqlError {
             RefreshError::Expression { source, .. } => Self { message, ..Self::from(source) },
             RefreshError::Predicate(source) => Self::from(source),
             RefreshError::Evaluate(source) => Self::from(source),
+            RefreshError::Function { error, .. } => function(message, &error),
             RefreshError::InputNotRefreshed { input, rows, fragment } => {
                 Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                     .detail(format!("{rows} rows of fragment {fragment} hold no current value of \"{input}\"."))
@@ -113,5 +116,24 @@ impl From<RefreshError> for SqlError {
             RefreshError::Storage(source) => Self::from(source),
         };
         mapped.named(name)
+    }
+}
+
+fn function(message: String, error: &ExecutorError) -> SqlError {
+    let failed = |message| SqlError::new(SqlState::EXTERNAL_ROUTINE_EXCEPTION, message);
+    match error {
+        ExecutorError::Row { .. } => {
+            failed(message).hint("Fix the Function or the row, or refresh WITH (error_policy = 'skip').")
+        }
+        ExecutorError::Limit(_) => failed(message).hint("SHOW ERRORS lists rows of the published fragments."),
+        ExecutorError::Initialization { output, .. } | ExecutorError::Lost { output, .. }
+            if output.trim().is_empty() =>
+        {
+            failed(message)
+        }
+        ExecutorError::Initialization { output, .. } | ExecutorError::Lost { output, .. } => {
+            failed(message).detail(format!("It printed: {}", output.trim()))
+        }
+        ExecutorError::Contract(_) => SqlError::new(SqlState::EXTERNAL_ROUTINE_INVOCATION_EXCEPTION, message),
     }
 }

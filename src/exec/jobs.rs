@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::{Result, SqlError};
 use crate::exec::refresh::{self, blocked};
 use crate::exec::{Engine, Outcome, show};
-use crate::session::{Session, StatementContext};
+use crate::session::{NoticeSeverity, Session, StatementContext};
 use crate::sql::plan::JobsPlan;
 use crate::sql::plan::jobs::JobsAction;
 use crate::sqlstate::SqlState;
@@ -40,7 +40,19 @@ pub(crate) async fn run(
             let rows = refresh::explain_job(engine, &session.principal, &job, *verbose).await?;
             Ok(Outcome::batch(columns::batch(&explain_job::columns(), &rows)?, "EXPLAIN"))
         }
-        JobsAction::Errors => Ok(Outcome::batch(columns::batch(&function_errors::columns(), &[])?, "SHOW")),
+        JobsAction::Errors { table, job, limit } => {
+            let limit = limit.unwrap_or(ERROR_ROWS);
+            // One more than asked for, to say if there is more.
+            let mut rows = function_errors::read(engine.catalog(), table, job.as_deref(), limit + 1).await?;
+            if rows.len() > limit as usize {
+                rows.truncate(limit as usize);
+                let message = format!("only the first {limit} errors are listed");
+                let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message)
+                    .hint("Raise LIMIT, or select from function_errors('<table>').");
+                session.notify(NoticeSeverity::Notice, notice);
+            }
+            Ok(Outcome::batch(columns::batch(&function_errors::columns(), &rows)?, "SHOW"))
+        }
         JobsAction::Pause { id } => {
             let job = find(engine, id).await?;
             let outcome = engine.catalog().request_pause(job.id, by(session), chrono::Utc::now()).await?;
@@ -60,6 +72,9 @@ pub(crate) async fn run(
         JobsAction::GpuClasses => show::gpu_classes(engine),
     }
 }
+
+/// Rows of SHOW ERRORS without LIMIT.
+const ERROR_ROWS: u32 = 10_000;
 
 /// Returns a job by the text of its id.
 ///

@@ -77,7 +77,8 @@ async fn submit(engine: &Engine, session: &Session, plan: &RefreshPlan, registry
     let branch = plan.statement.options.branch.clone().filter(|branch| branch != MAIN);
     let mut spec = json!(plan.spec());
     spec[STATEMENT] = json!(plan.statement.to_string());
-    let mut job = NewJob::new(JobKind::ComputedRefresh, &record.name.database, &record.name.name, user);
+    let kind = if plan.function.is_some() { JobKind::FunctionRefresh } else { JobKind::ComputedRefresh };
+    let mut job = NewJob::new(kind, &record.name.database, &record.name.name, user);
     job.namespace.clone_from(&record.name.namespace);
     job.table_id = Some(record.id);
     job.column = Some(plan.column.name.clone());
@@ -187,7 +188,7 @@ async fn plan_rows(
 
 /// Returns the work of a refresh on a table that exists and that the caller may read.
 async fn readable_spec(engine: &Engine, principal: &Principal, job: &Job) -> Result<Option<RefreshSpec>> {
-    if job.kind != JobKind::ComputedRefresh {
+    if !matches!(job.kind, JobKind::ComputedRefresh | JobKind::FunctionRefresh) {
         return Ok(None);
     }
     let Some(id) = job.table_id else { return Ok(None) };

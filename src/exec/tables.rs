@@ -203,6 +203,7 @@ fn declaration(dataset: &Dataset, name: &str, text: &str) -> Result<Declaration>
         name: name.to_owned(),
         data_type: crate::sql::types::stored(&analyzed.data_type),
         expression: text.to_owned(),
+        function: None,
         inputs: analyzed.inputs,
         auto_refresh_enabled: None,
         auto_refresh_interval_seconds: None,

@@ -70,6 +70,7 @@ struct Attempt {
     stop: Option<Stop>,
     changes: Option<broadcast::Receiver<JobChange>>,
     renewals: Interval,
+    begun: Instant,
     /// Begin of the last renewal that arrived.
     renewed: Instant,
     looks: Interval,
@@ -87,6 +88,7 @@ impl Attempt {
             stop: None,
             changes: Some(inner.catalog.subscribe()),
             renewals: every(inner.config.lease / 3),
+            begun: Instant::now(),
             renewed: Instant::now(),
             looks: every(LOOK_INTERVAL),
             sampler: Sampler::new(job.epoch, inner.config.progress_interval),
@@ -122,7 +124,14 @@ impl Attempt {
             _ = self.looks.tick() => self.look_at_counters().await,
             change = next_change(&mut self.changes) => self.heed(change).await,
             () = self.inner.stopping.cancelled(), if self.stop.is_none() => self.stop(Stop::Shutdown),
+            () = tokio::time::sleep_until(self.begun + self.inner.config.execution_limit), if self.is_limited() => {
+                self.stop(Stop::TimeLimit);
+            }
         }
+    }
+
+    fn is_limited(&self) -> bool {
+        !self.inner.config.execution_limit.is_zero() && self.stop.is_none_or(|earlier| earlier < Stop::TimeLimit)
     }
 
     /// Tells the work to stop; the reason of the highest rank counts.
@@ -252,6 +261,7 @@ impl Attempt {
                 catalog.retry(id, epoch, failure, not_before, now()).await.map(drop)
             }
             Verdict::Fail(failure) => catalog.fail(id, epoch, failure, now()).await.map(drop),
+            Verdict::TimeOut(failure) => catalog.time_out(id, epoch, failure, now()).await.map(drop),
             Verdict::Cancel(why) => {
                 if let Some(message) = why {
                     let emitted_by = self.inner.gateway.to_string();

@@ -40,7 +40,7 @@ struct Observed {
     phase: Option<&'static str>,
     rows_planned: u64,
     rows_computed: u64,
-    // An expression has no per-row failures that could be skipped.
+    // Failed rows of a Function; an expression has no failures of single rows.
     rows_skipped: u64,
     rows_remaining: u64,
     rows_published: u64,
@@ -109,7 +109,7 @@ impl Sampler {
             phase: worker_phase(sample, clock),
             rows_planned: sample.rows_planned,
             rows_computed: sample.rows_computed,
-            rows_skipped: 0,
+            rows_skipped: sample.rows_skipped,
             rows_remaining: sample.rows_remaining,
             rows_published: sample.rows_published,
             rows_retained: sample.rows_retained,

@@ -70,6 +70,7 @@ impl Runner {
             compute: here,
             config,
             metrics: Arc::clone(&metrics),
+            functions: crate::refresh::FunctionHost::none(),
         };
         let jobs = Jobs::start_with(work, parts).await.unwrap();
         Self { jobs, script, catalog, metrics, folder }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::work::WorkError;
 use crate::error::SqlError;
+use crate::sqlstate::SqlState;
 
 /// Why an attempt was told to stop. A later one outranks an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +17,8 @@ pub(super) enum Stop {
     Shutdown,
     /// A user wants the job parked.
     Pause,
+    /// It has run as long as it may.
+    TimeLimit,
     /// A user wants the job ended.
     Cancel,
     /// The job may be another attempt's now.
@@ -42,6 +45,8 @@ pub(super) enum Verdict {
     Retry(Failure),
     /// The job failed for good.
     Fail(Failure),
+    /// The job ends because it ran longer than it may.
+    TimeOut(Failure),
     /// The job ends as canceled; the text says why if nobody asked for it.
     Cancel(Option<String>),
     /// The job is parked.
@@ -66,6 +71,7 @@ pub(super) fn decide(ended: Ended, stop: Option<Stop>) -> Verdict {
         Ended::Returned(Err(WorkError::LeaseLost)) | Ended::Aborted => Verdict::Leave,
         Ended::Returned(Err(WorkError::Stopped)) => match stop {
             Some(Stop::Cancel) => Verdict::Cancel(None),
+            Some(Stop::TimeLimit) => Verdict::TimeOut(failure(&out_of_time())),
             Some(Stop::Pause) => Verdict::Park,
             Some(Stop::Shutdown) => Verdict::Release,
             Some(Stop::LeaseLost) => Verdict::Leave,
@@ -73,6 +79,13 @@ pub(super) fn decide(ended: Ended, stop: Option<Stop>) -> Verdict {
         },
         Ended::Panicked(message) => Verdict::Fail(internal(&format!("an attempt panicked: {message}"))),
     }
+}
+
+fn out_of_time() -> SqlError {
+    SqlError::new(SqlState::QUERY_CANCELED, "canceling job due to its execution limit")
+        .detail("What it has published stays.")
+        .hint("Refresh the rest WHERE a predicate selects less of it, or raise jobs.execution_limit.")
+        .named("ExecutionLimitExceeded")
 }
 
 /// Attempts of a job that may fail before it fails itself.
@@ -111,7 +124,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sqlstate::SqlState;
 
     fn failed() -> Failure {
         failure(&SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero").named("EvaluationError"))
@@ -129,6 +141,8 @@ mod tests {
             (done(), Some(Stop::LeaseLost), Verdict::Leave),
             (stopped(), Some(Stop::Cancel), Verdict::Cancel(None)),
             (stopped(), Some(Stop::Pause), Verdict::Park),
+            (stopped(), Some(Stop::TimeLimit), Verdict::TimeOut(failure(&out_of_time()))),
+            (done(), Some(Stop::TimeLimit), Verdict::Complete(json!(1))),
             (stopped(), Some(Stop::Shutdown), Verdict::Release),
             (stopped(), Some(Stop::LeaseLost), Verdict::Leave),
             (stopped(), None, Verdict::Fail(internal())),

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::verdict::failure;
 use crate::error::SqlError;
-use crate::refresh::{self, Ledger, Limits, Progress, RefreshError, RefreshSpec, garbage};
+use crate::refresh::{self, FunctionHost, Ledger, Limits, Progress, RefreshError, RefreshSpec, garbage};
 use crate::storage::{StorageError, Store};
 
 /// What attempts run. Tests put their own work here.
@@ -40,17 +40,18 @@ pub(super) struct RefreshWork {
     catalog: Catalog,
     store: Store,
     limits: Limits,
+    functions: FunctionHost,
 }
 
 impl RefreshWork {
-    pub(super) fn new(catalog: Catalog, store: Store, limits: Limits) -> Self {
-        Self { catalog, store, limits }
+    pub(super) fn new(catalog: Catalog, store: Store, limits: Limits, functions: FunctionHost) -> Self {
+        Self { catalog, store, limits, functions }
     }
 
     async fn refresh(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
         let spec: RefreshSpec = serde_json::from_value(job.spec.clone()).map_err(damaged)?;
         let ledger = Ledger::new(self.catalog.clone(), job.id, job.epoch);
-        match refresh::run(&self.store, &spec, &ledger, progress, self.limits).await {
+        match refresh::run(&self.store, &spec, &ledger, progress, self.limits, &self.functions).await {
             Ok(outcome) => serde_json::to_value(outcome).map_err(damaged),
             Err(error) => match self.gone(&error, &spec).await {
                 Some(what) => Err(WorkError::Gone(what)),
@@ -88,9 +89,8 @@ impl fmt::Debug for RefreshWork {
 impl Work for RefreshWork {
     async fn run(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
         match &job.kind {
-            JobKind::ComputedRefresh => self.refresh(job, progress).await,
-            JobKind::FunctionRefresh
-            | JobKind::CreateFunction
+            JobKind::ComputedRefresh | JobKind::FunctionRefresh => self.refresh(job, progress).await,
+            JobKind::CreateFunction
             | JobKind::CreateIndex
             | JobKind::Compact
             | JobKind::Cleanup

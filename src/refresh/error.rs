@@ -1,6 +1,7 @@
 //! Why a refresh did not do what was asked.
 
 use datafusion::error::DataFusionError;
+use lancegate_functions::ExecutorError;
 
 use super::expression::ExpressionError;
 use crate::storage::StorageError;
@@ -24,6 +25,16 @@ pub enum RefreshError {
     /// The expression or the predicate failed on a row.
     #[error(transparent)]
     Evaluate(DataFusionError),
+    /// A Function failed.
+    #[error("function \"{function}\" failed{}: {error}", shown(place))]
+    Function {
+        /// The Function.
+        function: String,
+        /// Fragment and offset of the row, if one is known.
+        place: Option<(u64, u32)>,
+        /// How.
+        error: Box<ExecutorError>,
+    },
     /// A computed input is not current in a fragment with work (RC-07).
     #[error("computed column \"{input}\" is not refreshed for its current inputs")]
     InputNotRefreshed {
@@ -73,6 +84,7 @@ impl RefreshError {
             Self::Expression { .. }
             | Self::Predicate(_)
             | Self::Evaluate(_)
+            | Self::Function { .. }
             | Self::InputNotRefreshed { .. }
             | Self::ConcurrentWrite { .. }
             | Self::Canceled
@@ -87,6 +99,14 @@ impl RefreshError {
         match self {
             Self::Expression { .. } | Self::Predicate(_) => "InvalidExpression",
             Self::Evaluate(_) => "EvaluationError",
+            Self::Function { error, .. } => match error.as_ref() {
+                ExecutorError::Row { raised, .. } if raised.error_type == "RowTimeoutError" => "RowTimeoutError",
+                ExecutorError::Row { .. } => "FunctionError",
+                ExecutorError::Limit(_) => "FailureLimitExceeded",
+                ExecutorError::Initialization { .. } => "InitializationError",
+                ExecutorError::Contract(_) => "ContractError",
+                ExecutorError::Lost { .. } => "WorkerLost",
+            },
             Self::InputNotRefreshed { .. } => "ComputedInputNotRefreshed",
             Self::ConcurrentWrite { .. } | Self::Storage(StorageError::Conflict(_)) => "ConcurrentWriteError",
             Self::Canceled => "Canceled",
@@ -96,4 +116,8 @@ impl RefreshError {
             Self::Storage(_) => "PublicationError",
         }
     }
+}
+
+fn shown(place: &Option<(u64, u32)>) -> String {
+    place.map(|(fragment, offset)| format!(" on row {offset} of fragment {fragment}")).unwrap_or_default()
 }

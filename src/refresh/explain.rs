@@ -14,6 +14,7 @@
 
 use std::fmt::Write as _;
 
+use super::function::FunctionSpec;
 use super::plan::{self, FragmentWork, RefreshPlan};
 use super::snapshot::Snapshot;
 use super::{Limits, RefreshError, RefreshSpec};
@@ -39,7 +40,9 @@ pub async fn explain(
 ) -> Result<Vec<PlanRow>, RefreshError> {
     let dataset = spec.open(store).await?;
     let snapshot = Snapshot::of(dataset, &spec.column)?;
-    super::run::evaluator(&snapshot)?;
+    if spec.function.is_none() {
+        super::run::evaluator(&snapshot)?;
+    }
     let plan = plan::plan(&snapshot, spec.predicate.as_deref()).await?;
     let mut rows = vec![
         ("logical_plan".to_owned(), statement.to_owned()),
@@ -64,9 +67,12 @@ async fn physical(
     }
     let _ = write!(
         text,
-        "source={}, workers={}, fragments={}/{}, rows={}",
+        "source={}{}, fragments={}/{}, rows={}",
         snapshot.dataset.version_id(),
-        spec.workers(limits),
+        match &spec.function {
+            None => format!(", workers={}", spec.workers(limits)),
+            Some(function) => function_options(function),
+        },
         plan.work.len(),
         plan.fragments,
         plan.rows()
@@ -76,6 +82,24 @@ async fn physical(
         stage(&mut text, snapshot, spec, shown).await?;
     }
     Ok(text)
+}
+
+/// What a Function refresh runs with; unset fields are left out (decision 20).
+fn function_options(function: &FunctionSpec) -> String {
+    let mut text = String::new();
+    let class = function.gpu_class.as_ref().map(|class| format!("gpu_class={class}"));
+    let caps = Some(function.budget.to_string()).filter(|caps| !caps.is_empty());
+    let budget: Vec<String> = [caps, class].into_iter().flatten().collect();
+    if !budget.is_empty() {
+        let _ = write!(text, ", budget=[{}]", budget.join(", "));
+    }
+    let _ = write!(text, ", error_policy={}", if function.skip { "skip" } else { "fail" });
+    for (name, value) in [("batch_size", function.batch_size), ("row_timeout", function.row_timeout_seconds)] {
+        if let Some(value) = value {
+            let _ = write!(text, ", {name}={value}");
+        }
+    }
+    text
 }
 
 async fn stage(
@@ -94,10 +118,11 @@ async fn stage(
     let _ = write!(
         text,
         "\n  RefreshStageExec: column={name}, stored_values={stored}\
-         \n    ProjectionExec: expr=[{expression} as {name}]\
+         \n    {node}: expr=[{expression} as {name}]\
          \n      StaleRowsExec: rows={due}, of={live}{filter}\
          \n        LanceScan: fragment={fragment}, columns=[{columns}]",
         name = column.name,
+        node = if spec.function.is_some() { "PythonUdfExec" } else { "ProjectionExec" },
         expression = column.expression,
         due = shown.rows.len(),
         fragment = shown.fragment_id,

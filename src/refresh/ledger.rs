@@ -7,7 +7,7 @@
 //! the parts that ended jobs have left (RC-11). So a crash at any instant loses
 //! at most the parts of the last moment.
 
-use lancegate_catalog::{AttemptEpoch, Catalog, CatalogError, JobId, Receipt};
+use lancegate_catalog::{AttemptEpoch, Catalog, CatalogError, JobId, PartFailures, Receipt};
 use serde::{Deserialize, Serialize};
 
 use super::RefreshError;
@@ -97,15 +97,15 @@ impl Ledger {
         }
     }
 
-    /// Notes that the table shows these parts.
+    /// Notes that the table shows these parts, and which of their rows failed.
     ///
     /// # Errors
     /// [`RefreshError::LeaseLost`]: nothing more may be committed.
-    pub async fn published(&self, files: Vec<String>) -> Result<(), RefreshError> {
+    pub async fn published(&self, files: Vec<String>, failures: Vec<PartFailures>) -> Result<(), RefreshError> {
         if files.is_empty() {
             return Ok(());
         }
-        self.catalog.parts_published(self.job, self.epoch, files).await.map_err(refused)
+        self.catalog.parts_published(self.job, self.epoch, files, failures).await.map_err(refused)
     }
 
     /// Returns all parts of this definition that attempts of this job have noted.

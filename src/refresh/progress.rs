@@ -18,6 +18,7 @@ pub struct Progress {
     cancel: CancellationToken,
     rows_planned: AtomicU64,
     rows_computed: AtomicU64,
+    rows_skipped: AtomicU64,
     rows_published: AtomicU64,
     rows_staged: AtomicU64,
     fragments_planned: AtomicU64,
@@ -45,6 +46,8 @@ pub struct Sample {
     pub rows_planned: u64,
     /// Rows evaluated, rows evaluated again included.
     pub rows_computed: u64,
+    /// Those of them that failed and are NULL, by the policy `skip`.
+    pub rows_skipped: u64,
     /// Evaluated rows that a commit made visible.
     pub rows_published: u64,
     /// Rows staged in files that no commit references yet.
@@ -128,9 +131,20 @@ impl Progress {
         self.rows_planned.fetch_add(rows, Ordering::Relaxed);
     }
 
+    /// Takes work back out of the plan.
+    pub fn unplanned(&self, fragments: u64, rows: u64) {
+        self.fragments_planned.fetch_sub(fragments, Ordering::Relaxed);
+        self.rows_planned.fetch_sub(rows, Ordering::Relaxed);
+    }
+
     /// Counts evaluated rows.
     pub fn rows_computed(&self, rows: u64) {
         self.rows_computed.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Counts rows that failed and are skipped.
+    pub fn rows_skipped(&self, rows: u64) {
+        self.rows_skipped.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// Counts a staged file's rows.
@@ -164,6 +178,7 @@ impl Progress {
         Sample {
             rows_planned: planned,
             rows_computed: read(&self.rows_computed),
+            rows_skipped: read(&self.rows_skipped),
             rows_published: published,
             rows_retained: staged,
             rows_remaining: planned.saturating_sub(published + staged),

@@ -77,6 +77,9 @@ impl Definition {
         for id in input_ids {
             hash.update(id.to_le_bytes());
         }
+        if let Some(call) = &column.function {
+            hash.update(format!("{}\0{:?}", call.digest, call.arguments));
+        }
         let mut short = [0; 16];
         short.copy_from_slice(&hash.finalize()[..16]);
         Self(short)

@@ -1,7 +1,7 @@
 //! One attempt of a refresh job, from its pinned version to the record of the
 //! inputs used.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use roaring::RoaringBitmap;
 use tokio::time::MissedTickBehavior;
 
 use super::expression::Evaluator;
+use super::function::{Computation, FunctionHost};
 use super::ledger::Ledger;
 use super::plan::{self, FragmentWork, RefreshPlan};
 use super::profile::PhaseClock;
@@ -27,8 +28,8 @@ use crate::storage::commit::{self, Replacement};
 use crate::storage::freshness::Freshness;
 use crate::storage::{StorageError, Store, computed, durable};
 
-/// Times that rows invalidated by concurrent writes are planned again (RC-15).
-const ROUNDS_MAX: u32 = 3;
+mod rounds;
+
 /// The longest time for which a complete part is not noted. Parts that are
 /// complete sooner after each other share a note.
 const NOTE_INTERVAL: Duration = Duration::from_millis(500);
@@ -50,6 +51,7 @@ pub async fn run(
     ledger: &Ledger,
     progress: Arc<Progress>,
     limits: Limits,
+    host: &FunctionHost,
 ) -> Result<RefreshOutcome, RefreshError> {
     let mut clock = PhaseClock::new(Arc::clone(&progress));
     clock.enter("planning");
@@ -59,14 +61,15 @@ pub async fn run(
     let name = spec.column_in(&pinned)?;
     let snapshot = Arc::new(Snapshot::of(pinned, &name)?);
     reach("refresh.pinned").await?;
-    let evaluator = evaluator(&snapshot)?;
+    let computation = computation(&snapshot, spec, host, &limits).await?;
     let mut attempt = Attempt {
         spec,
         ledger,
         progress,
         limits,
-        evaluator,
+        computation,
         definition: snapshot.definition,
+        rows_failed: 0,
         published: BTreeMap::new(),
         computed: BTreeMap::new(),
         rows_assigned: 0,
@@ -74,6 +77,7 @@ pub async fn run(
         commits: 0,
         fragments: 0,
         times: StageTimes::default(),
+        unfinished: BTreeSet::new(),
     };
     let plan = plan::plan(&snapshot, spec.predicate.as_deref()).await?;
     reach("refresh.planned").await?;
@@ -84,11 +88,11 @@ pub async fn run(
     clock.enter("committing");
     // A failed or cancelled attempt keeps what it published, and its record.
     let sealed = attempt.seal(&snapshot, &plan).await;
-    worked?;
+    worked.and_then(|()| attempt.computation.finish())?;
     let rows_remaining = sealed?;
     Ok(RefreshOutcome {
         rows_assigned: attempt.rows_assigned,
-        rows_failed: 0,
+        rows_failed: attempt.rows_failed,
         rows_remaining,
         source_version,
         published_version: attempt.newest.as_ref().map(|dataset| dataset.version_id()),
@@ -123,10 +127,34 @@ pub(super) fn evaluator(snapshot: &Snapshot) -> Result<Evaluator, RefreshError> 
         .map_err(|source| RefreshError::Expression { column: column.name.clone(), source })
 }
 
+async fn computation(
+    snapshot: &Snapshot,
+    spec: &RefreshSpec,
+    host: &FunctionHost,
+    limits: &Limits,
+) -> Result<Computation, RefreshError> {
+    match &spec.function {
+        None => Ok(Computation::Expression(evaluator(snapshot)?)),
+        // The job is of this Function; another one is the work of another job.
+        Some(function) if !function.fills(&snapshot.column) => Err(function.replaced(snapshot)),
+        Some(function) => {
+            let inputs = Arc::new(arrow::datatypes::Schema::from(&snapshot.read_schema(false)));
+            let output = snapshot.column.data_type.clone();
+            Ok(Computation::Function(Box::new(host.evaluator(function, inputs, output, limits).await?)))
+        }
+    }
+}
+
 /// Parts that are complete and not offered yet; the first `noted` are noted.
 struct Group {
     noted: usize,
     parts: Vec<StagedFragment>,
+}
+
+impl Group {
+    fn rows(&self) -> u64 {
+        self.parts.iter().map(|part| part.rows.len()).sum()
+    }
 }
 
 struct Attempt<'a> {
@@ -134,9 +162,10 @@ struct Attempt<'a> {
     ledger: &'a Ledger,
     progress: Arc<Progress>,
     limits: Limits,
-    evaluator: Evaluator,
-    /// What the evaluator, and all below, are of.
+    computation: Computation,
+    /// What the computation, and all below, are of.
     definition: Definition,
+    rows_failed: u64,
     /// Fragments that this job made visible, as they are now.
     published: BTreeMap<u64, FragmentProvenance>,
     /// Rows that this job computed in them.
@@ -147,6 +176,8 @@ struct Attempt<'a> {
     commits: u64,
     fragments: u64,
     times: StageTimes,
+    /// Fragments of which more rows are computed after a publication.
+    unfinished: BTreeSet<u64>,
 }
 
 impl Attempt<'_> {
@@ -172,6 +203,8 @@ impl Attempt<'_> {
         }
         tracing::info!(job = %self.ledger.job(), fragments = noted.len(), "taking over staged fragments");
         self.count_planned(&noted);
+        let failed = noted.iter().map(|part| part.failures.rows.len()).sum();
+        self.computation.resume(noted.iter().map(|part| part.rows.len()).sum(), failed);
         self.offer(&known, before, noted).await?;
         running
     }
@@ -219,72 +252,6 @@ impl Attempt<'_> {
         self.progress.staged(rows);
     }
 
-    /// Works through a plan and, as long as concurrent writes invalidate staged
-    /// fragments, through plans at newer versions.
-    async fn work(
-        &mut self,
-        pinned: &Arc<Snapshot>,
-        plan: &RefreshPlan,
-        clock: &mut PhaseClock,
-    ) -> Result<(), RefreshError> {
-        let mut snapshot = Arc::clone(pinned);
-        let mut work = self.without_published(plan);
-        let mut before = plan.current.clone();
-        let mut ready = self.reuse(&snapshot, &mut work).await?;
-        for round in 0.. {
-            if work.is_empty() && ready.is_empty() {
-                return Ok(());
-            }
-            let rows = work.iter().map(|work| work.rows.len()).sum();
-            self.progress.planned(work.len() as u64, rows);
-            self.progress.queue(work.iter().map(|work| (work.fragment_id, &work.rows)));
-            clock.enter("running splits");
-            let ready = std::mem::take(&mut ready);
-            let rejected = self.stage_and_publish(&snapshot, &before, work, ready).await?;
-            if rejected == 0 {
-                return Ok(());
-            }
-            if round == ROUNDS_MAX {
-                return Err(RefreshError::ConcurrentWrite { fragments: rejected, rounds: ROUNDS_MAX });
-            }
-            clock.enter("planning");
-            let mut newest = snapshot.dataset.as_ref().clone();
-            newest.checkout_latest().await.map_err(StorageError::from)?;
-            snapshot = Arc::new(pinned.at(Arc::new(newest))?);
-            self.follow(&snapshot)?;
-            let predicate = self.spec.predicate.as_deref();
-            let again = plan::plan_from(&snapshot, predicate, Some(&plan.current), &self.published).await?;
-            work = self.without_published(&again);
-            before = again.current;
-        }
-        unreachable!("the loop ends by returning")
-    }
-
-    /// Goes on with another definition, if that is the column's now. What was
-    /// published by the one before counts for nothing.
-    fn follow(&mut self, snapshot: &Snapshot) -> Result<(), RefreshError> {
-        if snapshot.definition != self.definition {
-            tracing::info!(job = %self.ledger.job(), "the column is computed by something else now");
-            self.evaluator = evaluator(snapshot)?;
-            self.definition = snapshot.definition;
-            self.published.clear();
-            self.computed.clear();
-        }
-        Ok(())
-    }
-
-    /// Leaves out fragments that this job has published and nobody touched since.
-    fn without_published(&self, plan: &RefreshPlan) -> Vec<FragmentWork> {
-        let newest = self.newest.as_ref().map_or(0, |newest| newest.version_id());
-        let done = |work: &&FragmentWork| {
-            let id = &work.fragment_id;
-            let covered = self.computed.get(id).is_some_and(|computed| work.rows.is_subset(computed));
-            // A plan older than our commit does not show it yet.
-            covered && (plan.current.version < newest || plan.current.fragments.get(id) == self.published.get(id))
-        };
-        plan.work.iter().filter(|work| !done(work)).cloned().collect()
-    }
-
     /// Stages fragments, and publishes them with those that are `ready` and noted
     /// already. Returns the number of fragments whose files did not fit any more.
     async fn stage_and_publish(
@@ -295,10 +262,10 @@ impl Attempt<'_> {
         ready: Vec<StagedFragment>,
     ) -> Result<usize, RefreshError> {
         let group_size = self.limits.publish_fragments.max(snapshot.dataset.count_fragments() / 100).max(1);
-        let workers = self.spec.workers(&self.limits);
-        let (evaluator, progress) = (self.evaluator.clone(), Arc::clone(&self.progress));
+        let workers = self.computation.workers(self.spec, &self.limits);
+        let (computation, progress) = (self.computation.clone(), Arc::clone(&self.progress));
         let mut staging = futures::stream::iter(work)
-            .map(|work| spawn_stage(Arc::clone(snapshot), evaluator.clone(), work, Arc::clone(&progress)))
+            .map(|work| spawn_stage(Arc::clone(snapshot), computation.clone(), work, Arc::clone(&progress)))
             .buffer_unordered(workers);
         let mut group = Group { noted: ready.len(), parts: ready };
         let mut rejected = 0;
@@ -325,7 +292,8 @@ impl Attempt<'_> {
                 }
                 None => break,
             }
-            if group.parts.len() >= group_size || last.elapsed() >= self.limits.publish_interval {
+            let enough = group.parts.len() >= group_size || self.interval().is_some_and(|rows| group.rows() >= rows);
+            if enough || last.elapsed() >= self.limits.publish_interval {
                 rejected += self.publish(snapshot, before, &mut group).await?;
                 last = Instant::now();
             }
@@ -434,7 +402,11 @@ impl Attempt<'_> {
             self.newest = Some(dataset);
         }
         reach("publish.after").await?;
-        self.ledger.published(visible.iter().map(|part| part.file.path.clone()).collect()).await?;
+        let files = visible.iter().map(|part| part.file.path.clone()).collect();
+        let function = self.spec.function.as_ref();
+        let failures =
+            function.map(|function| visible.iter().map(|part| part.failures_of(snapshot, function)).collect());
+        self.ledger.published(files, failures.unwrap_or_default()).await?;
         Ok(published.rejected.len())
     }
 
@@ -454,8 +426,11 @@ impl Attempt<'_> {
             *self.computed.entry(id).or_default() |= &staged.rows;
         }
         let rows = visible.iter().map(|staged| staged.rows.len()).sum();
-        self.rows_assigned += rows;
-        self.progress.published(visible.len() as u64, rows);
+        let failed: u64 = visible.iter().map(|staged| staged.failures.rows.len()).sum();
+        self.rows_failed += failed;
+        self.rows_assigned += rows - failed;
+        let finished = visible.iter().filter(|staged| !self.unfinished.contains(&staged.fragment_id)).count();
+        self.progress.published(finished as u64, rows);
     }
 
     /// Records what is current now, in a metadata-only commit. Returns the
@@ -495,6 +470,8 @@ fn not_current(staged: &StagedFragment, fragment: &Fragment, before: &Provenance
             rows &= &taken_over.not_current;
         }
     }
+    // What failed is tried again by the next refresh.
+    rows |= &staged.failures.rows;
     rows
 }
 
@@ -540,14 +517,14 @@ fn replacement(staged: &StagedFragment) -> Replacement {
 /// Stages on a task of its own, so that fragments use several cores.
 async fn spawn_stage(
     snapshot: Arc<Snapshot>,
-    evaluator: Evaluator,
+    computation: Computation,
     work: FragmentWork,
     progress: Arc<Progress>,
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
     let stage = async move {
         let _active = progress.worker();
         progress.begin(work.fragment_id);
-        stage_fragment(&snapshot, &evaluator, &work, &progress).await
+        stage_fragment(&snapshot, &computation, &work, &progress).await
     };
     let task = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(stage));
     task.await.map_err(|error| RefreshError::Worker(error.to_string()))?

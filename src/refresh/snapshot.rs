@@ -1,8 +1,10 @@
 //! One computed column of one table at one version: everything that planning
 //! and staging need, read off the manifest once.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures::TryStreamExt;
 use lance::Dataset;
 use lance::dataset::fragment::FileFragment;
 use lance_core::datatypes::Schema;
@@ -71,6 +73,30 @@ impl Snapshot {
     /// As [`Self::at`].
     pub fn is_defined_so_at(&self, dataset: &Dataset) -> Result<bool, StorageError> {
         Ok(self.at(Arc::new(dataset.clone()))?.definition == self.definition)
+    }
+
+    /// Returns the stable ids of a fragment's live rows by offset; nothing if the table has none.
+    ///
+    /// # Errors
+    /// What Lance reports.
+    pub async fn row_ids(&self, fragment_id: u64) -> Result<HashMap<u32, u64>, StorageError> {
+        use arrow::array::AsArray;
+        use arrow::datatypes::UInt64Type;
+        if !self.dataset.manifest().uses_stable_row_ids() {
+            return Ok(HashMap::new());
+        }
+        let fragments = self.dataset.iter_fragments().filter(|fragment| fragment.id == fragment_id).cloned().collect();
+        let mut scanner = self.dataset.scan();
+        scanner.with_fragments(fragments).with_row_id().with_row_address().project::<&str>(&[])?;
+        let mut batches = scanner.try_into_stream().await?;
+        let mut ids = HashMap::new();
+        while let Some(batch) = batches.try_next().await? {
+            let column = |name| batch.column_by_name(name).expect("asked for").as_primitive::<UInt64Type>().values();
+            for (address, id) in column("_rowaddr").iter().zip(column("_rowid").iter()) {
+                ids.insert(u32::try_from(address & u64::from(u32::MAX)).expect("masked to 32 bits"), *id);
+            }
+        }
+        Ok(ids)
     }
 
     /// Signs where the inputs are.

@@ -17,7 +17,8 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 
 use super::RefreshError;
-use super::expression::Evaluator;
+use super::failures::StagedFailures;
+use super::function::{Computation, FunctionPart};
 use super::output::{self, Output};
 use super::plan::FragmentWork;
 use super::progress::Progress;
@@ -42,6 +43,9 @@ pub struct StagedFragment {
     /// Rows that it computed anew, as a serialized Roaring bitmap.
     #[serde(with = "bitmap")]
     pub rows: RoaringBitmap,
+    /// Those of them that failed and are NULL.
+    #[serde(default, skip_serializing_if = "StagedFailures::is_empty")]
+    pub failures: StagedFailures,
 }
 
 /// Where the time of staging went, over all workers.
@@ -58,11 +62,11 @@ pub struct StageTimes {
 /// Stages one fragment.
 ///
 /// # Errors
-/// [`RefreshError::Evaluate`] if the expression fails on a due row,
+/// [`RefreshError::Evaluate`] if the expression fails on a due row, [`RefreshError::Function`] if a Function does,
 /// [`RefreshError::Canceled`] at the next batch after a cancel, or storage errors.
 pub async fn stage_fragment(
     snapshot: &Snapshot,
-    evaluator: &Evaluator,
+    computation: &Computation,
     work: &FragmentWork,
     progress: &Progress,
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
@@ -70,8 +74,15 @@ pub async fn stage_fragment(
     let fragment = snapshot.dataset.get_fragment(id).expect("the plan was made on this version");
     let started = Instant::now();
     let output = snapshot.output_schema();
+    let part = match computation {
+        Computation::Expression(_) => None,
+        Computation::Function(function) => Some(function.part()),
+    };
     let mut stage = Stage {
-        evaluator,
+        computation,
+        part,
+        fragment_id: work.fragment_id,
+        failures: StagedFailures::default(),
         rows: &work.rows,
         keeps_stored: !work.whole,
         output: Output::of(snapshot),
@@ -88,6 +99,10 @@ pub async fn stage_fragment(
         return Err(failure);
     }
     let file = written.map_err(StorageError::from)?;
+    if let Some(part) = &stage.part {
+        part.finish()?;
+        stage.failures.locate(snapshot, work.fragment_id).await?;
+    }
     let mut times = stage.times;
     times.write = started.elapsed().saturating_sub(times.read + times.evaluate);
     let metadata = fragment.metadata();
@@ -97,6 +112,7 @@ pub async fn stage_fragment(
         inputs: snapshot.input_signer().sign(metadata),
         replaces: snapshot.output_signer().sign(metadata),
         rows: work.rows.clone(),
+        failures: stage.failures,
     };
     Ok((staged, times))
 }
@@ -138,7 +154,10 @@ fn async_batches<'a>(
         stage.times.read += waiting.elapsed();
         let reached = crate::failpoint::reach("stage.batch").await;
         let computed = match batch {
-            Ok(batch) => reached.map_err(RefreshError::from).and_then(|()| stage.compute(&batch, progress)),
+            Ok(batch) => match reached {
+                Ok(()) => stage.compute(&batch, progress).await,
+                Err(error) => Err(error.into()),
+            },
             Err(error) => Err(StorageError::from(error).into()),
         };
         let item = computed.map_err(|error| {
@@ -152,7 +171,11 @@ fn async_batches<'a>(
 }
 
 struct Stage<'a> {
-    evaluator: &'a Evaluator,
+    computation: &'a Computation,
+    /// The Function at work, if it is one.
+    part: Option<FunctionPart>,
+    fragment_id: u64,
+    failures: StagedFailures,
     rows: &'a RoaringBitmap,
     keeps_stored: bool,
     output: Output,
@@ -161,31 +184,62 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn compute(&mut self, batch: &RecordBatch, progress: &Progress) -> Result<RecordBatch, RefreshError> {
+    async fn compute(&mut self, batch: &RecordBatch, progress: &Progress) -> Result<RecordBatch, RefreshError> {
         progress.ensure_running()?;
         let count = u32::try_from(batch.num_rows()).expect("a batch is small");
         let range = self.offset..self.offset + count;
         self.offset = range.end;
         let due = self.rows.range_cardinality(range.clone());
         let inputs =
-            output::project(batch, self.evaluator.inputs()).map_err(|error| RefreshError::Evaluate(error.into()))?;
+            output::project(batch, self.computation.inputs()).map_err(|error| RefreshError::Evaluate(error.into()))?;
         let values = if due == u64::from(count) {
-            self.evaluate(&inputs)?
+            self.evaluate(&inputs, range.collect(), progress).await?
         } else if due == 0 {
             self.stored(batch)
         } else {
-            self.merge(batch, &inputs, range)?
+            self.merge(batch, &inputs, range, progress).await?
         };
         progress.rows_computed(due);
         let values = self.output.batch(values, batch);
         Ok(values.map_err(|error| StorageError::Lance(error.into()))?)
     }
 
-    fn evaluate(&mut self, inputs: &RecordBatch) -> Result<ArrayRef, RefreshError> {
+    /// Computes the rows of a batch that stand at these offsets of the fragment.
+    async fn evaluate(
+        &mut self,
+        inputs: &RecordBatch,
+        offsets: Vec<u32>,
+        progress: &Progress,
+    ) -> Result<ArrayRef, RefreshError> {
         let started = Instant::now();
-        let values = self.evaluator.evaluate(inputs).map_err(RefreshError::Evaluate);
+        let values = match (self.computation, &mut self.part) {
+            (Computation::Expression(evaluator), _) => evaluator.evaluate(inputs).map_err(RefreshError::Evaluate),
+            (Computation::Function(_), None) => unreachable!("a Function has a part"),
+            (Computation::Function(_), Some(part)) => {
+                let evaluated = part.evaluate(inputs, progress).await;
+                evaluated.map_err(|error| self.placed(error, &offsets)).map(|(values, errors)| {
+                    progress.rows_skipped(errors.len() as u64);
+                    for error in errors {
+                        self.failures.add(offsets[error.row], error.raised);
+                    }
+                    values
+                })
+            }
+        };
         self.times.evaluate += started.elapsed();
         values
+    }
+
+    /// Names the row in the table instead of the row of a batch.
+    fn placed(&self, error: RefreshError, offsets: &[u32]) -> RefreshError {
+        match error {
+            RefreshError::Function { function, place: Some((_, row)), error } => {
+                let offset = usize::try_from(row).ok().and_then(|row| offsets.get(row)).copied();
+                let place = offset.map(|offset| (self.fragment_id, offset));
+                RefreshError::Function { function, place, error }
+            }
+            other => other,
+        }
     }
 
     /// The values that are in the table now, or NULL where no row keeps one.
@@ -193,15 +247,17 @@ impl Stage<'_> {
         if self.keeps_stored { self.output.stored(batch) } else { self.output.null(batch.num_rows()) }
     }
 
-    fn merge(
+    async fn merge(
         &mut self,
         batch: &RecordBatch,
         inputs: &RecordBatch,
         range: std::ops::Range<u32>,
+        progress: &Progress,
     ) -> Result<ArrayRef, RefreshError> {
-        let mask: BooleanArray = range.map(|offset| Some(self.rows.contains(offset))).collect();
+        let mask: BooleanArray = range.clone().map(|offset| Some(self.rows.contains(offset))).collect();
         let selected = filter_record_batch(inputs, &mask).map_err(|error| RefreshError::Evaluate(error.into()))?;
-        let computed = self.evaluate(&selected)?;
+        let offsets = range.filter(|offset| self.rows.contains(*offset)).collect();
+        let computed = self.evaluate(&selected, offsets, progress).await?;
         let stored = self.stored(batch);
         let mut next = 0;
         let picks: Vec<(usize, usize)> = (0..mask.len())
@@ -219,20 +275,25 @@ impl Stage<'_> {
 }
 
 /// Bitmaps in receipts: base64 of the portable Roaring format.
-mod bitmap {
+pub(super) mod bitmap {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use roaring::RoaringBitmap;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(bitmap: &RoaringBitmap, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::refresh) fn serialize<S: Serializer>(
+        bitmap: &RoaringBitmap,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::with_capacity(bitmap.serialized_size());
         bitmap.serialize_into(&mut bytes).expect("writing to memory does not fail");
         serializer.serialize_str(&STANDARD.encode(bytes))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RoaringBitmap, D::Error> {
+    pub(in crate::refresh) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<RoaringBitmap, D::Error> {
         let text = String::deserialize(deserializer)?;
         let bytes = STANDARD.decode(text).map_err(D::Error::custom)?;
         RoaringBitmap::deserialize_from(bytes.as_slice()).map_err(D::Error::custom)

@@ -126,7 +126,10 @@ fn needs(plan: &Plan) -> Vec<Need> {
         Plan::CreateTable(create) => vec![create_in(Privilege::CreateTable, &create.name)],
         Plan::CreateTableAs(create) => with(create_in(Privilege::CreateTable, &create.name), &create.source),
         Plan::DropTable(drop) => drop.tables.iter().map(owned).collect(),
-        Plan::AlterTable(alter) => alter.table.iter().map(|table| owned(&table.record)).collect(),
+        Plan::AlterTable(alter) => {
+            let used = plain(alter.functions.clone());
+            alter.table.iter().map(|table| owned(&table.record)).chain(used).collect()
+        }
         Plan::CreateView(create) => {
             let mut needs = with(create_in(Privilege::CreateView, &create.name), &create.query);
             needs.extend(create.replaces.iter().map(owned));
@@ -142,6 +145,7 @@ fn needs(plan: &Plan) -> Vec<Need> {
         Plan::RefreshColumn(refresh) => plain(refresh.requirements()),
         Plan::ExplainRefresh(explain) => plain(explain.refresh.requirements()),
         Plan::Jobs(jobs) => plain(jobs.requirements.clone()),
+        Plan::Function(function) => plain(function.requirements()),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use lancegate_sql::ast::Statement;
+use lancegate_sql::ast::{CatalogObject, Statement};
 
 use crate::error::{Result, SqlError};
 use crate::exec::Engine;
@@ -19,6 +19,7 @@ pub mod alter;
 pub mod databases;
 pub mod dml;
 pub mod explain;
+pub mod functions;
 pub mod grants;
 pub mod jobs;
 pub mod listing;
@@ -33,6 +34,7 @@ pub use alter::AlterTablePlan;
 pub use databases::DatabasePlan;
 pub use dml::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
 pub use explain::ExplainPlan;
+pub use functions::FunctionPlan;
 pub use grants::GrantPlan;
 pub use jobs::JobsPlan;
 pub use listing::ListingPlan;
@@ -86,6 +88,8 @@ pub enum Plan {
     ExplainRefresh(Box<ExplainRefreshPlan>),
     /// SHOW JOBS and everything else about jobs and GPU classes.
     Jobs(Box<JobsPlan>),
+    /// CREATE, DROP, SHOW and DESCRIBE FUNCTION.
+    Function(Box<FunctionPlan>),
 }
 
 impl Plan {
@@ -102,6 +106,7 @@ impl Plan {
             Self::RefreshColumn(plan) => Some(plan.columns()),
             Self::ExplainRefresh(plan) => Some(plan.columns()),
             Self::Jobs(plan) => plan.columns(),
+            Self::Function(plan) => plan.columns(),
             Self::Insert(_)
             | Self::Update(_)
             | Self::Delete(_)
@@ -142,7 +147,8 @@ impl Plan {
             | Self::Session(_)
             | Self::RefreshColumn(_)
             | Self::ExplainRefresh(_)
-            | Self::Jobs(_) => &[],
+            | Self::Jobs(_)
+            | Self::Function(_) => &[],
         }
     }
 }
@@ -204,6 +210,11 @@ impl Planner {
             Statement::CreateUser(_) | Statement::AlterUser(_) | Statement::DropUser(_) | Statement::ShowUsers(_) => {
                 self.plan_user(statement)
             }
+            Statement::CreateFunction(create) => self.plan_create_function(create).await,
+            Statement::DropFunction(drop) => self.plan_drop_function(drop).await,
+            Statement::CatalogListing(listing) if listing.object == CatalogObject::Functions => {
+                Ok(self.plan_show_functions())
+            }
             Statement::CatalogListing(listing) => self.plan_listing(listing).await,
             Statement::Describe(describe) => self.plan_describe(describe).await,
             Statement::DescribeTable(describe) => self.plan_describe_table(&describe.table).await,
@@ -246,9 +257,7 @@ impl Planner {
             | Statement::CreateStorageIntegration(_)
             | Statement::DropStorageIntegration(_)
             | Statement::Comment(_)
-            | Statement::CreateFunction(_)
             | Statement::AlterFunction(_)
-            | Statement::DropFunction(_)
             | Statement::CreateSecret(_)
             | Statement::AlterSecret(_)
             | Statement::DropSecret(_)

@@ -11,6 +11,9 @@
 //! | `computed_column.inputs` | JSON array of column paths |
 //! | `computed_column.auto_refresh_enabled` | `true` or `false` |
 //! | `computed_column.auto_refresh_interval_seconds` | a positive integer |
+//! | `computed_column.function.binding_id` | names the binding in `lancedb::function_bindings` of the schema |
+//! | `computed_column.function.output_ordinal` | `0`: one column takes the whole result |
+//! | `lancegate.function` | the Function, its version and its arguments (see [`FunctionCall`]); ours |
 //! | `computed_refresh.source_signature` | `{}` when declared: no fragment is known to be fresh |
 //! | `computed_refresh.*` after a refresh | see [`super::freshness`] |
 //! | `lancegate.refresh.provenance` | digest of our own record (see [`crate::refresh::provenance`]) |
@@ -24,6 +27,9 @@ use arrow::datatypes::{DataType, Field, Schema};
 use lance::Dataset;
 use lance::dataset::NewColumnTransform;
 use lance_core::datatypes::Field as LanceField;
+use lance_namespace::schema::arrow_schema_to_json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::freshness::SOURCE_SIGNATURE;
 use super::{StorageError, nested};
@@ -35,6 +41,11 @@ const EXPRESSION: &str = "computed_column.expression";
 const INPUTS: &str = "computed_column.inputs";
 const AUTO_ENABLED: &str = "computed_column.auto_refresh_enabled";
 const AUTO_INTERVAL: &str = "computed_column.auto_refresh_interval_seconds";
+const BINDING_ID: &str = "computed_column.function.binding_id";
+const ORDINAL: &str = "computed_column.function.output_ordinal";
+const FUNCTION: &str = "lancegate.function";
+/// The schema metadata key of all Function bindings.
+const BINDINGS: &str = "lancedb::function_bindings";
 /// The field metadata key under which our own provenance record is named.
 pub const PROVENANCE: &str = "lancegate.refresh.provenance";
 /// Prefix of the field metadata keys that users may not write.
@@ -49,6 +60,25 @@ pub enum ComputedKind {
     Function,
 }
 
+/// The version of a Function that fills a column, and what it is called with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionCall {
+    /// Identity of the binding.
+    pub binding_id: String,
+    /// The schema that the Function is in, in the database of the table.
+    pub namespace: Vec<String>,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: u64,
+    /// SHA-256 of its definition.
+    pub digest: String,
+    /// Names of its parameters, in order.
+    pub parameters: Vec<String>,
+    /// Names of the columns that they take.
+    pub arguments: Vec<String>,
+}
+
 /// One declared computed column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComputedColumn {
@@ -60,8 +90,10 @@ pub struct ComputedColumn {
     pub data_type: DataType,
     /// See [`ComputedKind`].
     pub kind: ComputedKind,
-    /// The SQL text; empty for a Function column.
+    /// The SQL text; of a Function column the call, for people.
     pub expression: String,
+    /// What a Function column is filled by; `None` for an expression, and for a binding that other software made.
+    pub function: Option<FunctionCall>,
     /// Paths of the columns that it reads.
     pub inputs: Vec<String>,
     /// `auto_refresh_enabled`, true unless declared otherwise.
@@ -79,8 +111,10 @@ pub struct Declaration {
     pub name: String,
     /// Its inferred type; the column is always nullable.
     pub data_type: DataType,
-    /// The SQL text.
+    /// The SQL text; not used for a Function column.
     pub expression: String,
+    /// The Function of a Function column.
+    pub function: Option<FunctionCall>,
     /// Paths of the columns that it reads.
     pub inputs: Vec<String>,
     /// `auto_refresh_enabled`, written only if given.
@@ -158,12 +192,21 @@ fn parse(name: &str, field: &LanceField) -> Result<ComputedColumn, StorageError>
         .get(AUTO_INTERVAL)
         .map(|text| text.parse().map_err(|_| unsupported(format!("refresh interval of column \"{name}\""))))
         .transpose()?;
+    let function: Option<FunctionCall> = metadata
+        .get(FUNCTION)
+        .map(|text| serde_json::from_str(text).map_err(|_| unsupported(format!("Function of column \"{name}\""))))
+        .transpose()?;
+    let expression = match &function {
+        Some(call) => format!("{}({})", call.name, call.arguments.join(", ")),
+        None => metadata.get(EXPRESSION).cloned().unwrap_or_default(),
+    };
     Ok(ComputedColumn {
         name: name.to_owned(),
         field_id: field.id,
         data_type: field.data_type(),
         kind,
-        expression: metadata.get(EXPRESSION).cloned().unwrap_or_default(),
+        expression,
+        function,
         inputs,
         auto_refresh_enabled: metadata.get(AUTO_ENABLED).is_none_or(|value| value != "false"),
         auto_refresh_interval_seconds: interval,
@@ -199,17 +242,116 @@ pub async fn declare(dataset: &Dataset, declarations: &[Declaration]) -> Result<
     for (parent, field) in inside {
         changed = nested::add_field(&changed, &parent, &field).await?;
     }
+    if declarations.iter().any(|declaration| declaration.function.is_some()) {
+        bind(&mut changed, declarations).await?;
+    }
     Ok(changed)
+}
+
+/// Adds the bindings of new Function columns to those of the schema, as the open `lancedb` crate reads them. We read
+/// the fields' own metadata, so a crash before this commit leaves a column that we can refresh.
+async fn bind(dataset: &mut Dataset, declarations: &[Declaration]) -> Result<(), StorageError> {
+    let mut bindings = bindings(dataset);
+    for declaration in declarations {
+        if let Some(call) = &declaration.function {
+            bindings.push(binding(dataset, declaration, call)?);
+        }
+    }
+    write_bindings(dataset, bindings).await
+}
+
+/// Forgets the bindings of columns that are gone.
+///
+/// # Errors
+/// What Lance reports.
+pub async fn unbind_dropped(dataset: &mut Dataset) -> Result<(), StorageError> {
+    let before = bindings(dataset);
+    let has = |name: &str| dataset.schema().fields.iter().any(|field| field.name == name);
+    let kept = |binding: &Value| {
+        let outputs = binding["outputs"].as_array().into_iter().flatten();
+        outputs.filter_map(|output| output["output_name"].as_str()).all(&has)
+    };
+    let after: Vec<Value> = before.iter().filter(|binding| kept(binding)).cloned().collect();
+    if after.len() < before.len() { write_bindings(dataset, after).await } else { Ok(()) }
+}
+
+fn bindings(dataset: &Dataset) -> Vec<Value> {
+    let text = dataset.schema().metadata.get(BINDINGS);
+    let envelope: Option<Value> = text.and_then(|text| serde_json::from_str(text).ok());
+    envelope.and_then(|mut envelope| envelope["bindings"].as_array_mut().map(std::mem::take)).unwrap_or_default()
+}
+
+async fn write_bindings(dataset: &mut Dataset, bindings: Vec<Value>) -> Result<(), StorageError> {
+    let text = json!({ "version": 1, "bindings": bindings }).to_string();
+    dataset.update_schema_metadata(vec![(BINDINGS.to_owned(), Some(text))]).await?;
+    Ok(())
+}
+
+fn binding(dataset: &Dataset, declaration: &Declaration, call: &FunctionCall) -> Result<Value, StorageError> {
+    let field = |name: &str| {
+        let found = dataset.schema().fields.iter().find(|field| field.name == name);
+        found.ok_or_else(|| StorageError::NoColumn { column: name.to_owned() })
+    };
+    let exact = |fields: Vec<Field>| {
+        let schema = arrow_schema_to_json(&Schema::new(fields)).map_err(StorageError::from)?;
+        Ok::<_, StorageError>(json!(schema))
+    };
+    let mut inputs = Vec::new();
+    let mut presented = Vec::new();
+    for (parameter, argument) in call.parameters.iter().zip(&call.arguments) {
+        let input = field(argument)?;
+        inputs.push(json!({
+            "parameter": parameter,
+            "field_id": input.id,
+            "field_path": argument,
+            "arrow_type": lancegate_functions::types::print_type(&input.data_type()),
+            "nullable": input.nullable,
+        }));
+        presented.push(Field::new(parameter, input.data_type(), input.nullable));
+    }
+    let output = field(&declaration.name)?;
+    Ok(json!({
+        "binding_id": call.binding_id,
+        "function": {
+            "name": call.name,
+            "namespace_path": call.namespace,
+            "object_id": call.name,
+            "location": "",
+            "version": call.version.to_string(),
+            "manifest_digest": format!("sha256:{}", call.digest),
+        },
+        "inputs": inputs,
+        "outputs": [{
+            "result_field": "$value",
+            "output_name": declaration.name,
+            "output_field_id": output.id,
+            "output_ordinal": 0,
+            "arrow_type": lancegate_functions::types::print_type(&declaration.data_type),
+            "nullable": true,
+        }],
+        "input_schema": exact(presented)?,
+        "output_schema": exact(vec![Field::new(&declaration.name, declaration.data_type.clone(), true)])?,
+    }))
 }
 
 fn declared_field(name: &str, declaration: &Declaration) -> Field {
     let mut metadata = HashMap::from([
         (COMPUTED.to_owned(), "true".to_owned()),
-        (KIND.to_owned(), "sql".to_owned()),
-        (EXPRESSION.to_owned(), declaration.expression.clone()),
         (INPUTS.to_owned(), serde_json::json!(declaration.inputs).to_string()),
         (SOURCE_SIGNATURE.to_owned(), "{}".to_owned()),
     ]);
+    match &declaration.function {
+        None => {
+            metadata.insert(KIND.to_owned(), "sql".to_owned());
+            metadata.insert(EXPRESSION.to_owned(), declaration.expression.clone());
+        }
+        Some(call) => {
+            metadata.insert(KIND.to_owned(), "function".to_owned());
+            metadata.insert(BINDING_ID.to_owned(), call.binding_id.clone());
+            metadata.insert(ORDINAL.to_owned(), "0".to_owned());
+            metadata.insert(FUNCTION.to_owned(), json!(call).to_string());
+        }
+    }
     if let Some(enabled) = declaration.auto_refresh_enabled {
         metadata.insert(AUTO_ENABLED.to_owned(), enabled.to_string());
     }

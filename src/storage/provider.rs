@@ -60,7 +60,9 @@ impl LanceTable {
         if columns != Columns::Visible {
             fields.extend(system.into_iter().map(|name| Field::new(*name, DataType::Int64, true)));
         }
-        Self { dataset, object, schema: Arc::new(Schema::new(fields)) }
+        // The scan's batches carry the table's metadata; plans compare the two.
+        let schema = Schema::new_with_metadata(fields, dataset.schema().metadata.clone());
+        Self { dataset, object, schema: Arc::new(schema) }
     }
 
     /// Returns the version that is read.

@@ -1,5 +1,5 @@
 //! Table functions over system relations: `gpu_classes()`, `describe_job(id)`,
-//! `explain_job(id)`.
+//! `explain_job(id)`, `function_errors(table)`.
 //!
 //! A function has arguments and so is no relation that the binder finds by its
 //! name; it checks the caller's privileges itself, before it reads anything.
@@ -15,27 +15,34 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::Expr;
 use lancegate_auth::Requirement;
+use lancegate_sql::ObjectName;
+use sqlparser::tokenizer::Token;
 
 use super::describe_job::DescribeJob;
 use super::explain_job::ExplainJob;
+use super::function_errors::ErrorsOfTable;
 use super::gpu_classes::GpuClasses;
 use super::{LazyRelation, SystemContext, SystemRelation};
 use crate::error::{Result, SqlError};
 
 /// Returns whether a table function is one of these.
 pub fn is_one(name: &str) -> bool {
-    ["gpu_classes", "describe_job", "explain_job"].contains(&name)
+    ["gpu_classes", "describe_job", "explain_job", "function_errors"].contains(&name)
 }
 
 /// Makes the functions known to a planner state, for one caller.
 pub fn register(state: &mut SessionState, context: &SystemContext) {
-    let functions: [(&str, Make); 3] = [
+    let functions: [(&str, Make); 4] = [
         ("gpu_classes", |arguments| {
             no_arguments("gpu_classes", arguments)?;
             Ok(Arc::new(GpuClasses))
         }),
-        ("describe_job", |arguments| Ok(Arc::new(DescribeJob { id: job_id("describe_job", arguments)? }))),
-        ("explain_job", |arguments| Ok(Arc::new(ExplainJob { id: job_id("explain_job", arguments)? }))),
+        ("describe_job", |arguments| Ok(Arc::new(DescribeJob { id: text("describe_job", "job id", arguments)? }))),
+        ("explain_job", |arguments| Ok(Arc::new(ExplainJob { id: text("explain_job", "job id", arguments)? }))),
+        ("function_errors", |arguments| {
+            let table = table_name(&text("function_errors", "table name", arguments)?)?;
+            Ok(Arc::new(ErrorsOfTable { table }))
+        }),
     ];
     for (name, make) in functions {
         let function = Arc::new(RelationFunction { make, context: context.clone() });
@@ -92,7 +99,7 @@ fn no_arguments(name: &str, arguments: &[Expr]) -> DataFusionResult<()> {
     if arguments.is_empty() { Ok(()) } else { plan_err!("function {name}() takes no arguments") }
 }
 
-fn job_id(name: &str, arguments: &[Expr]) -> DataFusionResult<String> {
+fn text(name: &str, what: &str, arguments: &[Expr]) -> DataFusionResult<String> {
     match arguments {
         [
             Expr::Literal(
@@ -100,6 +107,20 @@ fn job_id(name: &str, arguments: &[Expr]) -> DataFusionResult<String> {
                 _,
             ),
         ] => Ok(id.clone()),
-        _ => plan_err!("function {name}(text) takes one job id as a literal"),
+        _ => plan_err!("function {name}(text) takes one {what} as a literal"),
+    }
+}
+
+/// Reads a name as SQL writes it: parts apart by dots, folded unless they are quoted.
+fn table_name(text: &str) -> DataFusionResult<ObjectName> {
+    let parsed = sqlparser::parser::Parser::new(&sqlparser::dialect::PostgreSqlDialect {}).try_with_sql(text).and_then(
+        |mut parser| {
+            let name = parser.parse_object_name(false)?;
+            parser.expect_token(&Token::EOF).map(|_| name)
+        },
+    );
+    match parsed.ok().as_ref().and_then(ObjectName::from_native) {
+        Some(name) => Ok(name),
+        None => plan_err!("invalid name \"{text}\""),
     }
 }

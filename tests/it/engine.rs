@@ -25,7 +25,7 @@ use lance::dataset::{
     MergeInsertBuilder, MergeInsertWriteMode, NewColumnTransform, UpdateBuilder, WhenMatched, WhenNotMatched,
     WriteMode, WriteParams,
 };
-use lancegate::refresh::{self, Ledger, Limits, Progress, RefreshOutcome, RefreshSpec};
+use lancegate::refresh::{self, FunctionHost, Ledger, Limits, Progress, RefreshOutcome, RefreshSpec};
 use lancegate::storage::{Store, computed};
 use lancegate_catalog::{Catalog, GatewayId, JobKind, NewJob};
 use rand::rngs::StdRng;
@@ -142,6 +142,7 @@ fn declaration(name: &str, expression: &str, inputs: &[&str]) -> computed::Decla
         name: name.to_owned(),
         data_type: DataType::Int64,
         expression: expression.to_owned(),
+        function: None,
         inputs: inputs.iter().map(|input| (*input).to_owned()).collect(),
         auto_refresh_enabled: None,
         auto_refresh_interval_seconds: None,
@@ -172,6 +173,7 @@ impl Table {
             predicate: None,
             branch: None,
             num_workers: None,
+            function: None,
         };
         let table = Self { _folder: folder, store, catalog, spec, next_id: 0 };
         let params = WriteParams {
@@ -296,7 +298,7 @@ impl Table {
         let ledger = Ledger::new(self.catalog.clone(), job.id, claimed.epoch);
         let limits = Limits { workers: 2, publish_fragments: 2, publish_interval: Duration::from_secs(10) };
         let progress = Arc::new(Progress::new(CancellationToken::new()));
-        refresh::run(&self.store, &self.spec, &ledger, progress, limits).await
+        refresh::run(&self.store, &self.spec, &ledger, progress, limits, &FunctionHost::none()).await
     }
 
     /// Runs a refresh; `abandon_after` drops the first attempt at that point, as
@@ -322,7 +324,8 @@ impl Table {
             let (store, spec) = (self.store.clone(), spec.clone());
             async move {
                 let progress = Arc::new(Progress::new(CancellationToken::new()));
-                let outcome = refresh::run(&store, &spec, &ledger, Arc::clone(&progress), limits).await;
+                let outcome =
+                    refresh::run(&store, &spec, &ledger, Arc::clone(&progress), limits, &FunctionHost::none()).await;
                 (outcome, progress.sample().rows_computed)
             }
         };

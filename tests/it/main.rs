@@ -18,6 +18,7 @@ mod engine;
 mod faults;
 #[cfg(feature = "failpoints")]
 mod garbage;
+mod functions;
 mod harness;
 mod http;
 mod interop;

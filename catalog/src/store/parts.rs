@@ -18,6 +18,7 @@ use super::writer::Tx;
 use super::{Catalog, Durability};
 use crate::Timestamp;
 use crate::error::Result;
+use crate::function::PartFailures;
 use crate::ids::{AttemptEpoch, JobId};
 use crate::job::{Control, Receipt};
 
@@ -63,16 +64,26 @@ impl Catalog {
         .await
     }
 
-    /// Notes that a table version shows these parts of a held job. Not flushed:
-    /// the table itself tells it again.
+    /// Notes that a table version shows these parts of a held job, and, in the same transaction, which of their rows
+    /// failed. Not flushed: until it is, the parts are offered again and the table itself tells it again, so a row
+    /// that failed is recorded once, whatever happens.
     ///
     /// # Errors
     ///
     /// [`StaleEpoch`](crate::CatalogError::StaleEpoch): nothing more may be published.
-    pub async fn parts_published(&self, id: JobId, epoch: AttemptEpoch, files: Vec<String>) -> Result<()> {
+    pub async fn parts_published(
+        &self,
+        id: JobId,
+        epoch: AttemptEpoch,
+        files: Vec<String>,
+        failures: Vec<PartFailures>,
+    ) -> Result<()> {
         self.write(Durability::Process, move |tx| {
             Box::pin(async move {
-                load_held(tx, id, epoch).await?;
+                let job = load_held(tx, id, epoch).await?.job;
+                for part in &failures {
+                    super::failures::replace(tx, &job, part).await?;
+                }
                 for file in files {
                     rename(tx, id, STAGED, PUBLISHED, &file).await?;
                 }

@@ -63,7 +63,20 @@ impl Catalog {
                 break;
             }
         }
+        self.sweep_failures().await?;
         Ok(swept)
+    }
+
+    /// Removes the records of failed rows of tables that are gone.
+    async fn sweep_failures(&self) -> Result<()> {
+        self.write(Durability::Process, move |tx| {
+            Box::pin(async move {
+                let gone = "DELETE FROM row_failures WHERE table_id NOT IN (SELECT table_id FROM tables)";
+                sqlx::query(gone).execute(tx.connection()).await?;
+                Ok(())
+            })
+        })
+        .await
     }
 
     async fn sweep_jobs(&self, ended_before: i64) -> Result<u64> {

@@ -24,9 +24,10 @@ pub(super) enum Standing {
 /// The schema version that this software writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-const MIGRATIONS: &[&[&str]] = &[
-    &[
-        "CREATE TABLE jobs (
+const MIGRATIONS: &[&[&str]] = &[FIRST, PARTS, FUNCTIONS];
+
+const FIRST: &[&str] = &[
+    "CREATE TABLE jobs (
         job_id           TEXT   NOT NULL PRIMARY KEY,
         kind             TEXT   NOT NULL,
         database_name    TEXT   NOT NULL,
@@ -59,23 +60,23 @@ const MIGRATIONS: &[&[&str]] = &[
         finished_at      BIGINT,
         last_event       BIGINT NOT NULL
     )",
-        // Listings, newest first.
-        "CREATE INDEX jobs_newest ON jobs (created_at, job_id)",
-        "CREATE INDEX jobs_of_database ON jobs (database_name, created_at, job_id)",
-        "CREATE INDEX jobs_of_table
+    // Listings, newest first.
+    "CREATE INDEX jobs_newest ON jobs (created_at, job_id)",
+    "CREATE INDEX jobs_of_database ON jobs (database_name, created_at, job_id)",
+    "CREATE INDEX jobs_of_table
         ON jobs (database_name, namespace, table_name, created_at, job_id)",
-        "CREATE INDEX jobs_of_parent ON jobs (parent, created_at, job_id) WHERE parent IS NOT NULL",
-        "CREATE INDEX jobs_active ON jobs (created_at, job_id) WHERE finished_at IS NULL",
-        // Claims.
-        "CREATE INDEX jobs_queued ON jobs (created_at, job_id) WHERE state = 'queued'",
-        "CREATE INDEX jobs_leased ON jobs (lease_expires_at) WHERE state = 'in_progress'",
-        // Rules.
-        "CREATE UNIQUE INDEX jobs_exclusive ON jobs (exclusive_key)
+    "CREATE INDEX jobs_of_parent ON jobs (parent, created_at, job_id) WHERE parent IS NOT NULL",
+    "CREATE INDEX jobs_active ON jobs (created_at, job_id) WHERE finished_at IS NULL",
+    // Claims.
+    "CREATE INDEX jobs_queued ON jobs (created_at, job_id) WHERE state = 'queued'",
+    "CREATE INDEX jobs_leased ON jobs (lease_expires_at) WHERE state = 'in_progress'",
+    // Rules.
+    "CREATE UNIQUE INDEX jobs_exclusive ON jobs (exclusive_key)
         WHERE finished_at IS NULL AND exclusive_key IS NOT NULL",
-        "CREATE INDEX jobs_idempotent ON jobs (idempotency_key) WHERE idempotency_key IS NOT NULL",
-        // Retention.
-        "CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL",
-        "CREATE TABLE job_events (
+    "CREATE INDEX jobs_idempotent ON jobs (idempotency_key) WHERE idempotency_key IS NOT NULL",
+    // Retention.
+    "CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL",
+    "CREATE TABLE job_events (
         job_id     TEXT   NOT NULL,
         seq        BIGINT NOT NULL,
         at         BIGINT NOT NULL,
@@ -87,27 +88,27 @@ const MIGRATIONS: &[&[&str]] = &[
         details    TEXT,
         PRIMARY KEY (job_id, seq)
     )",
-        "CREATE INDEX job_events_oldest ON job_events (at)",
-        "CREATE TABLE job_receipts (
+    "CREATE INDEX job_events_oldest ON job_events (at)",
+    "CREATE TABLE job_receipts (
         job_id TEXT   NOT NULL,
         name   TEXT   NOT NULL,
         epoch  BIGINT NOT NULL,
         value  TEXT   NOT NULL,
         PRIMARY KEY (job_id, name)
     )",
-        "CREATE TABLE databases (
+    "CREATE TABLE databases (
         name       TEXT   NOT NULL PRIMARY KEY,
         location   TEXT   NOT NULL,
         created_at BIGINT NOT NULL
     )",
-        "CREATE TABLE namespaces (
+    "CREATE TABLE namespaces (
         database_name TEXT   NOT NULL,
         path          TEXT   NOT NULL,
         properties    TEXT   NOT NULL,
         created_at    BIGINT NOT NULL,
         PRIMARY KEY (database_name, path)
     )",
-        "CREATE TABLE tables (
+    "CREATE TABLE tables (
         table_id      TEXT   NOT NULL PRIMARY KEY,
         kind          TEXT   NOT NULL,
         database_name TEXT   NOT NULL,
@@ -120,39 +121,78 @@ const MIGRATIONS: &[&[&str]] = &[
         created_at    BIGINT NOT NULL,
         UNIQUE (database_name, namespace, name)
     )",
-        "CREATE TABLE users (
+    "CREATE TABLE users (
         name             TEXT   NOT NULL PRIMARY KEY,
         verifier         TEXT,
         valid_until      BIGINT,
         connection_limit BIGINT,
         created_at       BIGINT NOT NULL
     )",
-        "CREATE TABLE role_bindings (
+    "CREATE TABLE role_bindings (
         role      TEXT NOT NULL,
         user_name TEXT NOT NULL,
         PRIMARY KEY (role, user_name)
     )",
-        "CREATE INDEX role_bindings_of_user ON role_bindings (user_name)",
-        "CREATE TABLE grants (
+    "CREATE INDEX role_bindings_of_user ON role_bindings (user_name)",
+    "CREATE TABLE grants (
         subject   TEXT NOT NULL,
         object    TEXT NOT NULL,
         privilege TEXT NOT NULL,
         PRIMARY KEY (subject, object, privilege)
     )",
-        "CREATE INDEX grants_on_object ON grants (object)",
-        "CREATE UNIQUE INDEX grants_one_owner ON grants (object) WHERE privilege = 'OWNERSHIP'",
-        "CREATE TABLE server_secrets (
+    "CREATE INDEX grants_on_object ON grants (object)",
+    "CREATE UNIQUE INDEX grants_one_owner ON grants (object) WHERE privilege = 'OWNERSHIP'",
+    "CREATE TABLE server_secrets (
         name  TEXT NOT NULL PRIMARY KEY,
         value TEXT NOT NULL
     )",
-    ],
-    &[
-        // Parts that no commit has published: few, whatever the history holds.
-        "CREATE INDEX job_receipts_staged ON job_receipts (name, job_id)
+];
+
+const PARTS: &[&str] = &[
+    // Parts that no commit has published: few, whatever the history holds.
+    "CREATE INDEX job_receipts_staged ON job_receipts (name, job_id)
         WHERE name >= 'staged/' AND name < 'staged0'",
-        "CREATE INDEX job_receipts_garbage ON job_receipts (name, job_id)
+    "CREATE INDEX job_receipts_garbage ON job_receipts (name, job_id)
         WHERE name >= 'garbage/' AND name < 'garbage0'",
-    ],
+];
+
+const FUNCTIONS: &[&str] = &[
+    // A dropped version stays, so that no number ever names two of them.
+    "CREATE TABLE functions (
+        database_name TEXT   NOT NULL,
+        namespace     TEXT   NOT NULL,
+        name          TEXT   NOT NULL,
+        version       BIGINT NOT NULL,
+        definition    TEXT   NOT NULL,
+        owner         TEXT   NOT NULL,
+        disabled      BIGINT NOT NULL DEFAULT 0,
+        created_at    BIGINT NOT NULL,
+        dropped_at    BIGINT,
+        PRIMARY KEY (database_name, namespace, name, version)
+    )",
+    // A row of a column has one record, that of the job that computed it last. Offset -1 is for the failed rows of a
+    // fragment that have none of their own: `row_count` of them, which `offsets` names as a Roaring bitmap.
+    "CREATE TABLE row_failures (
+        table_id         TEXT   NOT NULL,
+        branch           TEXT   NOT NULL,
+        field_id         BIGINT NOT NULL,
+        fragment_id      BIGINT NOT NULL,
+        row_offset       BIGINT NOT NULL,
+        job_id           TEXT   NOT NULL,
+        column_name      TEXT   NOT NULL,
+        function_name    TEXT   NOT NULL,
+        function_version TEXT   NOT NULL,
+        table_version    BIGINT NOT NULL,
+        row_id           BIGINT,
+        row_count        BIGINT NOT NULL DEFAULT 1,
+        offsets          BLOB,
+        error_type       TEXT   NOT NULL,
+        error_message    TEXT   NOT NULL,
+        attempts         BIGINT NOT NULL DEFAULT 1,
+        created_at       BIGINT NOT NULL,
+        PRIMARY KEY (table_id, branch, field_id, fragment_id, row_offset)
+    )",
+    "CREATE INDEX row_failures_of_job ON row_failures (table_id, job_id)",
 ];
 
 /// Applies the migrations that the file lacks, all of them or none.

@@ -164,7 +164,7 @@ async fn a_part_belongs_to_one_job_until_it_is_published_or_given_up() {
     let catalog = &store.catalog;
     let first = store.running(job("a")).await;
     assert_eq!(catalog.note_parts(first.id, first.epoch, parts(&["p", "q", "r", "s"])).await.unwrap(), None);
-    catalog.parts_published(first.id, first.epoch, names(&["p"])).await.unwrap();
+    catalog.parts_published(first.id, first.epoch, names(&["p"]), vec![]).await.unwrap();
     assert_eq!(catalog.reusable_parts(first.id).await.unwrap(), [], "its own are not left over");
     catalog.request_cancel(first.id, "bob", at(2)).await.unwrap();
     let asked = catalog.note_parts(first.id, first.epoch, Vec::new()).await.unwrap();

@@ -1,11 +1,16 @@
 //! ALTER TABLE: columns added, dropped, renamed, retyped; computed columns declared.
 
 use arrow::datatypes::{DataType, Field, Schema};
+use lancegate_auth::{Privilege, Requirement};
 use lancegate_catalog::TableName;
+use lancegate_functions::definition::Parameter;
+use lancegate_functions::types::print_type;
 use lancegate_sql::ast::{self, AlterOperation};
-use lancegate_sql::{FieldPath, Ident};
+use lancegate_sql::{FieldPath, Ident, ObjectName};
+use sqlparser::ast as native;
 
 use super::dml::no_column;
+use super::functions::{definition_of, no_function, object_of, signature};
 use super::tables::ensure_columns;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
@@ -14,7 +19,7 @@ use crate::sql::resolve::{BoundTable, ensure_object_name, no_relation};
 use crate::sql::types;
 use crate::sqlstate::SqlState;
 use crate::storage::StorageError;
-use crate::storage::computed::{self, Declaration};
+use crate::storage::computed::{self, Declaration, FunctionCall};
 use crate::storage::{nested, provider};
 
 /// A bound ALTER TABLE.
@@ -24,6 +29,8 @@ pub struct AlterTablePlan {
     pub table: Option<BoundTable>,
     /// The changes in order.
     pub actions: Vec<AlterAction>,
+    /// What is needed of the Functions that columns are bound to.
+    pub functions: Vec<Requirement>,
 }
 
 /// One change of a table.
@@ -79,18 +86,30 @@ impl Planner {
             if !alter.if_exists {
                 return Err(no_relation(&alter.table));
             }
-            return Ok(Plan::AlterTable(Box::new(AlterTablePlan { table: None, actions: Vec::new() })));
+            return Ok(Plan::AlterTable(Box::new(AlterTablePlan {
+                table: None,
+                actions: Vec::new(),
+                functions: Vec::new(),
+            })));
         }
         let table = self.table(&alter.table).await?;
         let mut shape = Shape { schema: provider::visible_schema(&table.dataset), dropped: Vec::new() };
         shape.dropped = alter.operations.iter().filter_map(dropped).collect();
         let mut actions = Vec::new();
+        let mut functions = Vec::new();
         for operation in &alter.operations {
+            if let AlterOperation::AddComputedColumn(add) = operation
+                && let Some((declaration, usage)) = self.bind_function(&table, add, &mut shape).await?
+            {
+                merge(&mut actions, AlterAction::Declare(vec![declaration]));
+                functions.push(usage);
+                continue;
+            }
             if let Some(action) = self.bind_alteration(&table, operation, &mut shape)? {
                 merge(&mut actions, action);
             }
         }
-        Ok(Plan::AlterTable(Box::new(AlterTablePlan { table: Some(table), actions })))
+        Ok(Plan::AlterTable(Box::new(AlterTablePlan { table: Some(table), actions, functions })))
     }
 
     fn bind_alteration(
@@ -172,6 +191,70 @@ impl Planner {
         })
     }
 
+    /// Binds `AS f(a, b)` where `f` is a Function of ours; `None` for any other expression.
+    async fn bind_function(
+        &self,
+        table: &BoundTable,
+        add: &ast::AddComputedColumn,
+        shape: &mut Shape,
+    ) -> Result<Option<(Declaration, Requirement)>> {
+        let Some((called, arguments)) = call(&add.expression.expr) else { return Ok(None) };
+        let Some(function) = self.find_function(&called, add.options.version.as_deref()).await? else {
+            if add.options.version.is_some() {
+                return Err(no_function(&called));
+            }
+            return Ok(None);
+        };
+        if add.application.is_some() {
+            return Err(SqlError::not_supported("FILTER, IGNORE NULLS and OVER of a Function are not supported yet"));
+        }
+        let [name] = add.names.as_slice() else {
+            return Err(SqlError::not_supported("several columns of one Function are not supported yet"));
+        };
+        if function.name.database != table.record.name.database {
+            return Err(SqlError::not_supported("a Function of another database cannot fill a column"));
+        }
+        if !shape.ensure_new(name.as_str(), add.if_not_exists, table.name())? {
+            return Err(SqlError::not_supported("IF NOT EXISTS on a Function column is not supported yet"));
+        }
+        let definition = definition_of(&function)?;
+        if arguments.len() != definition.parameters.len() {
+            let (wanted, given) = (definition.parameters.len(), arguments.len());
+            let message = format!("function {} takes {wanted} arguments, not {given}", function.name.name);
+            return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+                .detail(format!("Its parameters are ({}).", signature(&definition))));
+        }
+        let mut inputs = Vec::new();
+        for (parameter, argument) in definition.parameters.iter().zip(&arguments) {
+            let column = column_of(argument, &shape.schema)?;
+            let field = shape.field(&column, table.name())?;
+            ensure_fits(parameter, &field)?;
+            inputs.push(column);
+        }
+        let data_type = definition.output.0.clone();
+        shape.add(Field::new(name.as_str(), data_type.clone(), true));
+        let call = FunctionCall {
+            binding_id: format!("fb_{}", ulid::Ulid::new()),
+            namespace: function.name.namespace.clone(),
+            name: function.name.name.clone(),
+            version: function.version,
+            digest: definition.digest(),
+            parameters: definition.parameters.iter().map(|parameter| parameter.name.clone()).collect(),
+            arguments: inputs.clone(),
+        };
+        inputs.dedup();
+        let declaration = Declaration {
+            name: name.as_str().to_owned(),
+            data_type,
+            expression: String::new(),
+            function: Some(call),
+            inputs,
+            auto_refresh_enabled: add.options.auto_refresh_enabled,
+            auto_refresh_interval_seconds: add.options.auto_refresh_interval_seconds,
+        };
+        Ok(Some((declaration, Requirement::new(Privilege::Usage, object_of(&function.name)))))
+    }
+
     fn bind_declaration(
         &self,
         table: &BoundTable,
@@ -182,7 +265,7 @@ impl Planner {
             return Err(SqlError::not_supported("several columns of one Function are not supported yet"));
         };
         if add.application.is_some() {
-            return Err(SqlError::not_supported("Function columns are not supported yet"));
+            return Err(SqlError::not_supported("FILTER, IGNORE NULLS and OVER of a Function are not supported yet"));
         }
         let path = path(add.parent.as_ref(), name);
         let column = path_text(&path);
@@ -206,6 +289,7 @@ impl Planner {
             name: column,
             data_type: data_type.clone(),
             expression: without_parentheses(&add.expression).to_owned(),
+            function: None,
             inputs: analyzed.inputs,
             auto_refresh_enabled: add.options.auto_refresh_enabled,
             auto_refresh_interval_seconds: add.options.auto_refresh_interval_seconds,
@@ -362,6 +446,47 @@ fn ensure_unread(table: &BoundTable, column: &str, verb: &str, dropped: &[String
     Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
         .detail(format!("Column {reader} of table {name} is computed from column {column}."))
         .hint(format!("Drop column {reader} first.")))
+}
+
+/// Returns name and arguments, if an expression is nothing but a call.
+fn call(expression: &native::Expr) -> Option<(ObjectName, Vec<native::Expr>)> {
+    let native::Expr::Function(function) = expression else { return None };
+    let mut parts: Vec<String> = Vec::new();
+    for part in &function.name.0 {
+        let ident = part.as_ident()?;
+        let folded = if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() };
+        parts.push(folded);
+    }
+    let name = parts.pop()?;
+    let (schema, database) = (parts.pop(), parts.pop());
+    let native::FunctionArguments::List(list) = &function.args else { return None };
+    let argument = |argument: &native::FunctionArg| match argument {
+        native::FunctionArg::Unnamed(native::FunctionArgExpr::Expr(expression)) => Some(expression.clone()),
+        _ => None,
+    };
+    let arguments = list.args.iter().map(argument).collect::<Option<Vec<_>>>()?;
+    Some((ObjectName { database, schema, name }, arguments))
+}
+
+fn column_of(argument: &native::Expr, schema: &Schema) -> Result<String> {
+    let native::Expr::Identifier(ident) = argument else {
+        return Err(SqlError::not_supported(format!("argument {argument} of a Function is not supported"))
+            .hint("Arguments are columns; declare an expression column and refresh it first."));
+    };
+    let folded = ident.value.to_lowercase();
+    let exact = ident.quote_style.is_some() || schema.field_with_name(&folded).is_err();
+    Ok(if exact { ident.value.clone() } else { folded })
+}
+
+/// The type of a column must be that of the parameter, exactly.
+fn ensure_fits(parameter: &Parameter, field: &Field) -> Result<()> {
+    if *field.data_type() == parameter.arrow_type.0 {
+        return Ok(());
+    }
+    let message = format!("column \"{}\" does not fit parameter \"{}\"", field.name(), parameter.name);
+    let (column, wanted) = (print_type(field.data_type()), print_type(&parameter.arrow_type.0));
+    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+        .detail(format!("The column is {column}, the parameter {wanted}.")))
 }
 
 /// Changes of one kind that follow each other become one commit.

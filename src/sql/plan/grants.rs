@@ -8,6 +8,7 @@ use lancegate_catalog::TableKind;
 use lancegate_sql::ast::{GrantTarget, Grantee, Identity, ShowGrants, Statement};
 use lancegate_sql::{Ident, ObjectName};
 
+use super::functions::{no_function, object_of as function_object};
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
 use crate::sql::resolve::{namespace_of, no_database, no_relation, no_schema, object_of};
@@ -165,7 +166,19 @@ impl Planner {
             GrantTarget::Table(name) => self.relation(name, TableKind::Table, must_exist).await?,
             GrantTarget::View(name) => self.relation(name, TableKind::View, must_exist).await?,
             GrantTarget::MaterializedView(name) => self.relation(name, TableKind::MaterializedView, must_exist).await?,
-            GrantTarget::Secret(_) | GrantTarget::StorageIntegration(_) | GrantTarget::Function(_) => {
+            GrantTarget::Function(name) => {
+                let found = self.find_function(name, None).await?;
+                match found {
+                    Some(function) => function_object(&function.name),
+                    None if must_exist => return Err(no_function(name)),
+                    None => {
+                        let database = name.database.clone().unwrap_or_else(|| self.caller.database.clone());
+                        let namespace = name.schema.as_deref().map(namespace_of).unwrap_or_default();
+                        Object::Function { database, namespace, name: name.name.clone() }
+                    }
+                }
+            }
+            GrantTarget::Secret(_) | GrantTarget::StorageIntegration(_) => {
                 return Err(SqlError::not_supported(format!("privileges on {target} are not supported yet")));
             }
         })

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use lancegate_auth::{Privilege, Requirement};
-use lancegate_catalog::TableName;
+use lancegate_catalog::{Table, TableName};
 use lancegate_sql::ast::{JobFormat, JobScope, Statement};
 
 use super::{Plan, Planner};
@@ -75,7 +75,14 @@ pub enum JobsAction {
         verbose: bool,
     },
     /// SHOW ERRORS.
-    Errors,
+    Errors {
+        /// The table.
+        table: Box<Table>,
+        /// Only those of this job.
+        job: Option<String>,
+        /// The most rows.
+        limit: Option<u32>,
+    },
     /// PAUSE JOB.
     Pause {
         /// The job.
@@ -155,10 +162,14 @@ impl Planner {
             Statement::ShowErrors(errors) => {
                 let record = self.find(&errors.table).await?.ok_or_else(|| no_relation(&errors.table))?;
                 JobsPlan {
-                    action: JobsAction::Errors,
                     schema: function_errors::schema(),
                     // The text of an error may hold values of the row.
                     requirements: vec![Requirement::new(Privilege::Select, object_of(&record))],
+                    action: JobsAction::Errors {
+                        table: Box::new(record),
+                        job: errors.job_id.clone(),
+                        limit: errors.limit,
+                    },
                 }
             }
             Statement::PauseJob(job) => JobsPlan::registry(JobsAction::Pause { id: job.id.clone() }, control_schema()),

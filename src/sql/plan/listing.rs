@@ -127,6 +127,9 @@ impl Planner {
     /// # Errors
     /// 3D000, 3F000, 0A000.
     pub(super) async fn plan_describe(&self, describe: &Describe) -> Result<Plan> {
+        if let DescribeTarget::Function(name) = &describe.target {
+            return self.plan_describe_function(name).await;
+        }
         let what = match &describe.target {
             DescribeTarget::Database(name) => {
                 if self.engine.catalog().database(name.as_str()).await?.is_none() {

@@ -4,15 +4,19 @@
 //! Everything that can be refused is refused here, before a job exists.
 
 use arrow::datatypes::SchemaRef;
-use lancegate_auth::{Privilege, Requirement};
-use lancegate_sql::{FieldPath, RefreshOptions, ast};
+use lancegate_auth::{Object, Privilege, Requirement};
+use lancegate_catalog::TableName;
+use lancegate_sql::{ErrorPolicy, FieldPath, RefreshOptions, ast};
 
+use super::functions::definition_of;
 use super::{Plan, Planner};
+use crate::config::GpuClass;
 use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
 use crate::exec::refresh::answer;
-use crate::refresh::RefreshSpec;
 use crate::refresh::expression::{self, ExpressionError};
+use crate::refresh::function::Budget;
+use crate::refresh::{FunctionSpec, RefreshSpec};
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
 use crate::storage::computed::{self, ComputedColumn, ComputedKind};
@@ -28,6 +32,8 @@ pub struct RefreshPlan {
     pub column: ComputedColumn,
     /// Filter, options and WAIT as written.
     pub statement: ast::RefreshColumn,
+    /// What fills a Function column.
+    pub function: Option<FunctionSpec>,
     /// See [`RefreshPlan::columns`].
     pub schema: SchemaRef,
 }
@@ -53,7 +59,14 @@ impl RefreshPlan {
     /// because an expression reads its inputs.
     pub fn requirements(&self) -> Vec<Requirement> {
         let object = self.table.object();
-        vec![Requirement::new(Privilege::Update, object.clone()), Requirement::new(Privilege::Select, object)]
+        let mut needed =
+            vec![Requirement::new(Privilege::Update, object.clone()), Requirement::new(Privilege::Select, object)];
+        if let Some(call) = &self.column.function {
+            let database = self.table.record.name.database.clone();
+            let function = Object::Function { database, namespace: call.namespace.clone(), name: call.name.clone() };
+            needed.push(Requirement::new(Privilege::Usage, function));
+        }
+        needed
     }
 
     /// Returns the work.
@@ -65,6 +78,7 @@ impl RefreshPlan {
             predicate: self.statement.filter.as_ref().map(|filter| filter.text.clone()),
             branch: self.statement.options.branch.clone(),
             num_workers: self.statement.options.num_workers,
+            function: self.function.clone(),
         }
     }
 }
@@ -104,7 +118,59 @@ impl Planner {
         ensure_options(&column, &statement.options)?;
         ensure_computable(&table, &column)?;
         ensure_predicate(&table, statement)?;
-        Ok(RefreshPlan { table, column, statement: statement.clone(), schema: answer::schema() })
+        let function = self.function_of(&table, &column, &statement.options).await?;
+        Ok(RefreshPlan { table, column, statement: statement.clone(), function, schema: answer::schema() })
+    }
+
+    /// Returns what a Function column is filled by, with the options of this refresh.
+    async fn function_of(
+        &self,
+        table: &BoundTable,
+        column: &ComputedColumn,
+        options: &RefreshOptions,
+    ) -> Result<Option<FunctionSpec>> {
+        if column.kind == ComputedKind::Expression {
+            return Ok(None);
+        }
+        let Some(call) = &column.function else {
+            return Err(SqlError::not_supported(format!("refreshing column \"{}\" is not supported", column.name))
+                .detail("Other software bound its Function."));
+        };
+        let name = TableName {
+            database: table.record.name.database.clone(),
+            namespace: call.namespace.clone(),
+            name: call.name.clone(),
+        };
+        if let Some(class) = &options.gpu_class {
+            ensure_gpu_class(self.engine.gpu_classes(), class)
+                .map_err(|error| error.at(options.position_of("gpu_class")))?;
+        }
+        let found = self.engine.catalog().function(&name, Some(call.version)).await?;
+        let Some(version) = found else {
+            let message = format!("version {} of function \"{}\" does not exist", call.version, call.name);
+            return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+                .detail(format!("Column \"{}\" keeps its values and cannot be refreshed.", column.name)));
+        };
+        Ok(Some(FunctionSpec {
+            name: call.name.clone(),
+            version: call.version,
+            definition: definition_of(&version)?,
+            arguments: call.arguments.clone(),
+            skip: options.error_policy == Some(ErrorPolicy::Skip),
+            max_failed_fraction: options.max_failed_fraction,
+            max_failed_rows: options.max_failed_rows,
+            row_timeout_seconds: options.row_timeout_seconds,
+            init_timeout_seconds: options.init_timeout_seconds,
+            batch_size: options.batch_size,
+            processes_max: options.max_executor_processes_per_worker,
+            budget: Budget {
+                cpu_millis: options.cpu_millis,
+                memory_bytes: options.memory_bytes,
+                gpu_count: options.gpu_count,
+            },
+            gpu_class: options.gpu_class.clone(),
+            publication_interval_rows: options.publication_interval_rows,
+        }))
     }
 
     async fn enter_branch(&self, table: &mut BoundTable, branch: &str, options: &RefreshOptions) -> Result<()> {
@@ -115,6 +181,7 @@ impl Planner {
             predicate: None,
             branch: Some(branch.to_owned()),
             num_workers: None,
+            function: None,
         };
         table.dataset = match spec.open(self.engine.store()).await {
             Ok(dataset) => dataset,
@@ -179,11 +246,23 @@ fn ensure_options(column: &ComputedColumn, options: &RefreshOptions) -> Result<(
         ComputedKind::Function if options.num_workers.is_some() => Err(refused_option("num_workers", column, options)
             .detail("The workers of a Function follow its resource budget.")
             .hint("Set cpu_millis, memory_bytes and gpu_count instead.")),
-        ComputedKind::Function => {
-            let message = format!("refreshing column \"{}\" is not supported", column.name);
-            Err(SqlError::not_supported(message).detail("The column is computed by a Function."))
-        }
+        ComputedKind::Function => Ok(()),
     }
+}
+
+/// Refuses a class that the deployment has not (OP-03).
+///
+/// # Errors
+/// 22023.
+pub(super) fn ensure_gpu_class(classes: &[GpuClass], name: &str) -> Result<()> {
+    if classes.iter().any(|class| class.name == name) {
+        return Ok(());
+    }
+    let known: Vec<String> = classes.iter().map(|class| format!("'{}'", class.name)).collect();
+    let message = format!("invalid value for option \"gpu_class\": \"{name}\"");
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        .detail(format!("Option \"gpu_class\" takes one of {}.", known.join(", ")))
+        .hint("SHOW GPU CLASSES lists them."))
 }
 
 fn refused_option(name: &str, column: &ComputedColumn, options: &RefreshOptions) -> SqlError {

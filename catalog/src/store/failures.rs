@@ -1,0 +1,216 @@
+//! The rows that Functions failed on.
+//!
+//! A row of a column has one record: that of the job that computed it last. Records are written in the transaction
+//! that notes the publication of their part, and by their place, so that writing them again changes nothing.
+
+use std::collections::HashMap;
+
+use chrono::Utc;
+use roaring::RoaringBitmap;
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use super::Catalog;
+use super::rows::{self, damaged, micros, signed};
+use super::writer::Tx;
+use crate::error::Result;
+use crate::function::{PartFailures, RowFailure};
+use crate::ids::TableId;
+use crate::job::Job;
+
+/// Records of one table that are kept (decision 28).
+const FAILURES_MAX: i64 = 100_000;
+/// The offset of the record of all rows of a fragment that have none of their own.
+const SUMMARY: i64 = -1;
+/// What such a record has for an exception.
+const SUMMARY_TYPE: &str = "RowErrorsCapped";
+
+/// What a fragment's records said before.
+#[derive(Default)]
+struct Known {
+    /// By offset: the job that wrote the record, and how many failures it counts.
+    rows: HashMap<u32, (String, i64)>,
+    /// The rows without a record of their own.
+    beyond: RoaringBitmap,
+}
+
+/// Puts what a part says in the place of what was known of its rows.
+pub(super) async fn replace(tx: &mut Tx, job: &Job, part: &PartFailures) -> Result<()> {
+    let Some(table) = job.table_id else { return Ok(()) };
+    let place = Place { table: table.to_string(), branch: job.branch.clone().unwrap_or_default(), part };
+    let known = place.known(tx).await?;
+    for offset in known.rows.keys().filter(|offset| part.computed.contains(**offset)) {
+        place.delete(tx, i64::from(*offset)).await?;
+    }
+    for row in &part.detail {
+        let before = known.rows.get(&row.offset);
+        let attempts = before.map_or(1, |(by, count)| count + i64::from(*by != job.id.to_string()));
+        let reason = Reason { error_type: &row.error_type, message: &row.error_message, attempts, row_id: row.row_id };
+        place.insert(tx, job, i64::from(row.offset), &RoaringBitmap::new(), reason).await?;
+    }
+    let listed: RoaringBitmap = part.detail.iter().map(|row| row.offset).collect();
+    let beyond = (known.beyond - &part.computed) | (&part.failed - &listed);
+    place.delete(tx, SUMMARY).await?;
+    if !beyond.is_empty() {
+        let message = format!("{} more rows of the fragment failed", beyond.len());
+        let reason = Reason { error_type: SUMMARY_TYPE, message: &message, attempts: 1, row_id: None };
+        place.insert(tx, job, SUMMARY, &beyond, reason).await?;
+    }
+    forget_oldest(tx, &place.table).await
+}
+
+struct Place<'a> {
+    table: String,
+    branch: String,
+    part: &'a PartFailures,
+}
+
+struct Reason<'a> {
+    error_type: &'a str,
+    message: &'a str,
+    attempts: i64,
+    row_id: Option<u64>,
+}
+
+impl Place<'_> {
+    async fn known(&self, tx: &mut Tx) -> Result<Known> {
+        let rows = sqlx::query(
+            "SELECT row_offset, job_id, attempts, offsets FROM row_failures
+             WHERE table_id = $1 AND branch = $2 AND field_id = $3 AND fragment_id = $4",
+        )
+        .bind(&self.table)
+        .bind(&self.branch)
+        .bind(self.part.field_id)
+        .bind(signed("fragment_id", self.part.fragment_id)?)
+        .fetch_all(tx.connection())
+        .await?;
+        let mut known = Known::default();
+        for row in rows {
+            let offset: i64 = row.try_get("row_offset")?;
+            match u32::try_from(offset) {
+                Ok(offset) => {
+                    known.rows.insert(offset, (row.try_get("job_id")?, row.try_get("attempts")?));
+                }
+                Err(_) => known.beyond = bitmap(&row)?,
+            }
+        }
+        Ok(known)
+    }
+
+    async fn delete(&self, tx: &mut Tx, offset: i64) -> Result<()> {
+        sqlx::query(
+            "DELETE FROM row_failures
+             WHERE table_id = $1 AND branch = $2 AND field_id = $3 AND fragment_id = $4 AND row_offset = $5",
+        )
+        .bind(&self.table)
+        .bind(&self.branch)
+        .bind(self.part.field_id)
+        .bind(signed("fragment_id", self.part.fragment_id)?)
+        .bind(offset)
+        .execute(tx.connection())
+        .await?;
+        Ok(())
+    }
+
+    async fn insert(
+        &self,
+        tx: &mut Tx,
+        job: &Job,
+        offset: i64,
+        beyond: &RoaringBitmap,
+        reason: Reason<'_>,
+    ) -> Result<()> {
+        let summary = offset == SUMMARY;
+        let mut offsets = Vec::new();
+        beyond.serialize_into(&mut offsets).expect("writing to memory does not fail");
+        sqlx::query(
+            "INSERT OR REPLACE INTO row_failures (table_id, branch, field_id, fragment_id, row_offset, job_id,
+                 column_name, function_name, function_version, table_version, row_id, row_count, offsets, error_type,
+                 error_message, attempts, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+        )
+        .bind(&self.table)
+        .bind(&self.branch)
+        .bind(self.part.field_id)
+        .bind(signed("fragment_id", self.part.fragment_id)?)
+        .bind(offset)
+        .bind(job.id.to_string())
+        .bind(&self.part.column)
+        .bind(&self.part.function)
+        .bind(&self.part.function_version)
+        .bind(signed("table_version", self.part.table_version)?)
+        .bind(reason.row_id.map(|id| signed("row_id", id)).transpose()?)
+        .bind(if summary { signed("row_count", beyond.len())? } else { 1 })
+        .bind(summary.then_some(offsets))
+        .bind(reason.error_type)
+        .bind(reason.message)
+        .bind(reason.attempts)
+        .bind(micros(Utc::now()))
+        .execute(tx.connection())
+        .await?;
+        Ok(())
+    }
+}
+
+async fn forget_oldest(tx: &mut Tx, table: &str) -> Result<()> {
+    let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM row_failures WHERE table_id = $1")
+        .bind(table)
+        .fetch_one(tx.connection())
+        .await?;
+    if count > FAILURES_MAX {
+        sqlx::query(
+            "DELETE FROM row_failures WHERE rowid IN
+             (SELECT rowid FROM row_failures WHERE table_id = $1 ORDER BY created_at, job_id LIMIT $2)",
+        )
+        .bind(table)
+        .bind(count - FAILURES_MAX)
+        .execute(tx.connection())
+        .await?;
+    }
+    Ok(())
+}
+
+impl Catalog {
+    /// Returns the rows of a table that Functions failed on, newest job first, then by place; of one job if named.
+    ///
+    /// # Errors
+    /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue).
+    pub async fn row_failures(&self, table: TableId, job: Option<&str>, limit: u32) -> Result<Vec<RowFailure>> {
+        let rows = sqlx::query(
+            "SELECT * FROM row_failures WHERE table_id = $1 AND ($2 IS NULL OR job_id = $2)
+             ORDER BY job_id DESC, branch, column_name, fragment_id, row_offset < 0, row_offset LIMIT $3",
+        )
+        .bind(table.to_string())
+        .bind(job)
+        .bind(i64::from(limit))
+        .fetch_all(self.readers())
+        .await?;
+        rows.iter().map(failure).collect()
+    }
+}
+
+fn bitmap(row: &SqliteRow) -> Result<RoaringBitmap> {
+    let bytes: Vec<u8> = row.try_get("offsets")?;
+    RoaringBitmap::deserialize_from(bytes.as_slice()).map_err(|error| damaged("offsets", error))
+}
+
+fn failure(row: &SqliteRow) -> Result<RowFailure> {
+    let branch: String = row.try_get("branch")?;
+    Ok(RowFailure {
+        table_id: rows::parsed("table_id", row.try_get("table_id")?)?,
+        branch: Some(branch).filter(|branch| !branch.is_empty()),
+        job_id: rows::parsed("job_id", row.try_get("job_id")?)?,
+        column: row.try_get("column_name")?,
+        function: row.try_get("function_name")?,
+        function_version: row.try_get("function_version")?,
+        table_version: rows::unsigned("table_version", row.try_get("table_version")?)?,
+        fragment_id: rows::unsigned("fragment_id", row.try_get("fragment_id")?)?,
+        row_offset: u32::try_from(row.try_get::<i64, _>("row_offset")?).ok(),
+        rows: rows::unsigned("row_count", row.try_get("row_count")?)?,
+        row_id: row.try_get::<Option<i64>, _>("row_id")?.map(|id| rows::unsigned("row_id", id)).transpose()?,
+        error_type: row.try_get("error_type")?,
+        error_message: row.try_get("error_message")?,
+        attempts: rows::unsigned("attempts", row.try_get("attempts")?)?,
+        created_at: rows::timestamp("created_at", row.try_get("created_at")?)?,
+    })
+}

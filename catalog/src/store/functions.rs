@@ -1,0 +1,125 @@
+//! Versions of Functions.
+
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use super::rows::{self, micros, signed};
+use super::{Catalog, Durability};
+use crate::Timestamp;
+use crate::error::Result;
+use crate::function::FunctionVersion;
+use crate::object::{TableName, namespace_from_text, namespace_to_text};
+
+impl Catalog {
+    /// Adds a version of a Function after the newest one and returns its number; `version` of the argument is not used.
+    ///
+    /// # Errors
+    /// [`Store`](crate::CatalogError::Store), [`InvalidName`](crate::CatalogError::InvalidName).
+    pub async fn add_function(&self, function: FunctionVersion) -> Result<u64> {
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                let namespace = namespace_to_text(&function.name.namespace)?;
+                let newest: i64 = sqlx::query_scalar(
+                    "SELECT COALESCE(MAX(version), 0) FROM functions
+                     WHERE database_name = $1 AND namespace = $2 AND name = $3",
+                )
+                .bind(&function.name.database)
+                .bind(&namespace)
+                .bind(&function.name.name)
+                .fetch_one(tx.connection())
+                .await?;
+                sqlx::query(
+                    "INSERT INTO functions
+                         (database_name, namespace, name, version, definition, owner, disabled, created_at)
+                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+                )
+                .bind(&function.name.database)
+                .bind(&namespace)
+                .bind(&function.name.name)
+                .bind(newest + 1)
+                .bind(function.definition.to_string())
+                .bind(&function.owner)
+                .bind(i64::from(function.disabled))
+                .bind(micros(function.created_at))
+                .execute(tx.connection())
+                .await?;
+                rows::unsigned("version", newest + 1)
+            })
+        })
+        .await
+    }
+
+    /// Returns the versions of Functions of a database, by name and version.
+    ///
+    /// # Errors
+    /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue).
+    pub async fn functions(&self, database: &str) -> Result<Vec<FunctionVersion>> {
+        let rows = sqlx::query(
+            "SELECT * FROM functions WHERE database_name = $1 AND dropped_at IS NULL ORDER BY namespace, name, version",
+        )
+        .bind(database)
+        .fetch_all(self.readers())
+        .await?;
+        rows.iter().map(function).collect()
+    }
+
+    /// Returns a version of a Function, the newest one if none is named.
+    ///
+    /// # Errors
+    /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue).
+    pub async fn function(&self, name: &TableName, version: Option<u64>) -> Result<Option<FunctionVersion>> {
+        let version = version.map(|version| signed("version", version)).transpose()?;
+        sqlx::query(
+            "SELECT * FROM functions WHERE database_name = $1 AND namespace = $2 AND name = $3
+             AND ($4 IS NULL OR version = $4) AND dropped_at IS NULL ORDER BY version DESC LIMIT 1",
+        )
+        .bind(&name.database)
+        .bind(namespace_to_text(&name.namespace)?)
+        .bind(&name.name)
+        .bind(version)
+        .fetch_optional(self.readers())
+        .await?
+        .map(|row| function(&row))
+        .transpose()
+    }
+
+    /// Drops one version of a Function. Returns whether it was there.
+    ///
+    /// # Errors
+    /// [`Store`](crate::CatalogError::Store).
+    pub async fn drop_function(&self, name: TableName, version: u64, now: Timestamp) -> Result<bool> {
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                let dropped = sqlx::query(
+                    "UPDATE functions SET dropped_at = $5
+                     WHERE database_name = $1 AND namespace = $2 AND name = $3 AND version = $4
+                        AND dropped_at IS NULL",
+                )
+                .bind(&name.database)
+                .bind(namespace_to_text(&name.namespace)?)
+                .bind(&name.name)
+                .bind(signed("version", version)?)
+                .bind(micros(now))
+                .execute(tx.connection())
+                .await?;
+                Ok(dropped.rows_affected() > 0)
+            })
+        })
+        .await
+    }
+}
+
+fn function(row: &SqliteRow) -> Result<FunctionVersion> {
+    Ok(FunctionVersion {
+        name: TableName {
+            database: row.try_get("database_name")?,
+            namespace: namespace_from_text(row.try_get("namespace")?),
+            name: row.try_get("name")?,
+        },
+        version: rows::unsigned("version", row.try_get("version")?)?,
+        definition: rows::json("definition", row.try_get("definition")?)?,
+        owner: row.try_get("owner")?,
+        disabled: row.try_get::<i64, _>("disabled")? != 0,
+        created_at: rows::timestamp("created_at", row.try_get("created_at")?)?,
+    })
+}

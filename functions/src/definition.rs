@@ -1,0 +1,132 @@
+//! A version of a Function: everything that its values depend on. Immutable; a change makes a new version.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+use crate::types::{parse_type, print_type};
+
+/// An Arrow type in JSON, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrowType(pub DataType);
+
+impl Serialize for ArrowType {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&print_type(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for ArrowType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parse_type(&String::deserialize(deserializer)?).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// How the code is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallMode {
+    /// Once for each row, with Python values.
+    #[default]
+    Scalar,
+    /// Once for each batch, with Arrow arrays.
+    Vectorized,
+}
+
+/// Whether equal arguments give equal results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultStability {
+    /// Equal inputs in the same context give equal results.
+    InputAndContext,
+    /// Each call may give another.
+    PerCall,
+}
+
+/// What else a call changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SideEffects {
+    /// Nothing.
+    None,
+    /// Something that may be done twice.
+    Idempotent,
+    /// Something that must not be done twice.
+    NonIdempotent,
+}
+
+/// A parameter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub arrow_type: ArrowType,
+    /// Whether the code is called with None for NULL; otherwise such a row is NULL without a call.
+    pub nullable: bool,
+}
+
+/// A version of a Function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Definition {
+    /// The parameters in order.
+    pub parameters: Vec<Parameter>,
+    /// The type of the result; a struct has one named output per field.
+    pub output: ArrowType,
+    /// See [`CallMode`].
+    #[serde(default)]
+    pub mode: CallMode,
+    /// The Python source.
+    pub source: String,
+    /// The function or class in it.
+    pub entrypoint: String,
+    /// Declared or not; an undeclared Function is not called again for a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_stability: Option<ResultStability>,
+    /// Declared or not; as above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side_effects: Option<SideEffects>,
+    /// Packages to install, as `pip` takes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pip: Vec<String>,
+    /// The Python to use, for example `3.11`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python_version: Option<String>,
+    /// Environment variables.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub env: std::collections::BTreeMap<String, String>,
+    /// Whether it may use the network.
+    #[serde(default)]
+    pub network: bool,
+}
+
+impl Definition {
+    /// Returns the SHA-256 of the definition, hex.
+    pub fn digest(&self) -> String {
+        let text = serde_json::to_string(self).expect("plain data");
+        Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether a call may be made again and gives the same: what range recovery needs under any policy (ERR-06).
+    pub fn replay_safe(&self) -> bool {
+        self.result_stability == Some(ResultStability::InputAndContext) && self.effect_free()
+    }
+
+    /// Whether a call may be made again.
+    pub fn effect_free(&self) -> bool {
+        self.side_effects == Some(SideEffects::None)
+    }
+
+    /// Returns the schema of the batches that the Function is called with.
+    pub fn input_schema(&self) -> SchemaRef {
+        let field = |p: &Parameter| Field::new(&p.name, p.arrow_type.0.clone(), p.nullable);
+        Arc::new(Schema::new(self.parameters.iter().map(field).collect::<Vec<_>>()))
+    }
+
+    /// Returns the schema of its results, one column.
+    pub fn output_schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("value", self.output.0.clone(), true)]))
+    }
+}

@@ -1,0 +1,181 @@
+//! Python environments: baked once per set of packages, then shared and never changed.
+//!
+//! Without packages a Function runs in the gateway's own Python. With packages, a virtual environment is built in a
+//! temporary folder beside its place and renamed into it when it is complete, so a build that was killed leaves no
+//! environment. `uv` builds it when it is on the PATH, `venv` and `pip` otherwise; pyarrow is always installed.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::definition::Definition;
+
+const BUILD_TIMEOUT: Duration = Duration::from_secs(1_800);
+const OUTPUT_CHARS: usize = 16_000;
+
+/// A Python that workers run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Python {
+    /// The executable.
+    pub executable: PathBuf,
+    /// Its version, for example `3.11.7`.
+    pub version: String,
+    /// What a worker must be able to read, beside the system's libraries.
+    pub readable: Vec<PathBuf>,
+    /// What the build printed; empty when there was nothing to build.
+    pub build_output: String,
+}
+
+/// Why there is no environment.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EnvironmentError {
+    /// The Python cannot be run, or lacks pyarrow.
+    #[error("python {executable} cannot run Functions: {message}")]
+    Python {
+        /// The executable.
+        executable: String,
+        /// What it says.
+        message: String,
+    },
+    /// The tool that builds environments failed.
+    #[error("environment could not be built: {message}")]
+    Build {
+        /// The tool's own message, its end.
+        message: String,
+    },
+}
+
+/// Environments below one folder.
+#[derive(Debug, Clone)]
+pub struct Environments {
+    root: PathBuf,
+    base: PathBuf,
+    building: Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+#[derive(Deserialize)]
+struct Inspected {
+    version: String,
+    paths: Vec<PathBuf>,
+}
+
+const INSPECT: &str = "import json, sys, os, pyarrow\n\
+paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(pyarrow.__file__))}\n\
+paths |= {os.path.realpath(p) for p in list(paths)} | {os.path.dirname(os.path.realpath(sys.executable))}\n\
+print(json.dumps({'version': sys.version.split()[0], 'paths': sorted(paths)}))";
+
+impl Environments {
+    /// Keeps environments in `root`; `base` is the Python that they are made from.
+    pub fn new(root: PathBuf, base: PathBuf) -> Self {
+        Self { root, base, building: Arc::default() }
+    }
+
+    /// Returns the Python of a Function, after building its environment if it is not there yet. Concurrent calls for one
+    /// environment build it once.
+    ///
+    /// # Errors
+    /// See [`EnvironmentError`].
+    pub async fn prepare(&self, definition: &Definition) -> Result<Python, EnvironmentError> {
+        if definition.pip.is_empty() && definition.python_version.is_none() {
+            return inspect(&self.base).await;
+        }
+        let digest = digest(definition, &self.base);
+        let place = self.root.join(&digest);
+        let lock = {
+            let mut building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(building.entry(digest).or_default())
+        };
+        let _one = lock.lock().await;
+        let executable = place.join("bin/python");
+        if executable.exists() {
+            return inspect(&executable).await;
+        }
+        let build_output = self.build(definition, &place).await?;
+        Ok(Python { build_output, ..inspect(&executable).await? })
+    }
+
+    async fn build(&self, definition: &Definition, place: &Path) -> Result<String, EnvironmentError> {
+        let failed = |error: std::io::Error| EnvironmentError::Build { message: error.to_string() };
+        std::fs::create_dir_all(&self.root).map_err(failed)?;
+        let folder = tempfile::Builder::new().prefix(".build-").tempdir_in(&self.root).map_err(failed)?;
+        let target = folder.path().join("env");
+        let python = target.join("bin/python");
+        let mut packages = definition.pip.clone();
+        if !packages.iter().any(|package| package.to_ascii_lowercase().starts_with("pyarrow")) {
+            packages.push("pyarrow".to_owned());
+        }
+        let uv = Command::new("uv").arg("--version").output().await.is_ok_and(|output| output.status.success());
+        let version = definition.python_version.as_deref();
+        let (mut make, mut install);
+        if uv {
+            make = Command::new("uv");
+            make.arg("venv").arg("--relocatable");
+            match version {
+                Some(version) => make.args(["--python", version]),
+                None => make.arg("--python").arg(&self.base),
+            };
+            make.arg(&target);
+            install = Command::new("uv");
+            install.args(["pip", "install", "--python"]).arg(&python);
+        } else {
+            make = match version {
+                Some(version) => Command::new(format!("python{version}")),
+                None => Command::new(&self.base),
+            };
+            make.args(["-m", "venv"]).arg(&target);
+            install = Command::new(&python);
+            install.args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]);
+        }
+        // After `--` nothing is an option of the tool.
+        install.arg("--").args(&packages);
+        let mut output = run(make).await?;
+        output.push_str(&run(install).await?);
+        // A virtual environment finds itself by its own place, so it can be renamed; only its scripts name the old one.
+        std::fs::rename(&target, place).map_err(failed)?;
+        Ok(output)
+    }
+}
+
+async fn run(mut command: Command) -> Result<String, EnvironmentError> {
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    let child = command.kill_on_drop(true).stdin(std::process::Stdio::null()).output();
+    let output = match timeout(BUILD_TIMEOUT, child).await {
+        Err(_) => return Err(EnvironmentError::Build { message: format!("{program} took too long") }),
+        Ok(Err(error)) => return Err(EnvironmentError::Build { message: format!("{program}: {error}") }),
+        Ok(Ok(output)) => output,
+    };
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let end = text.char_indices().nth_back(OUTPUT_CHARS).map_or(0, |(at, _)| at);
+    let text = text[end..].trim().to_owned();
+    if output.status.success() { Ok(text) } else { Err(EnvironmentError::Build { message: text }) }
+}
+
+async fn inspect(executable: &Path) -> Result<Python, EnvironmentError> {
+    let refused = |message: String| EnvironmentError::Python { executable: executable.display().to_string(), message };
+    let output = Command::new(executable).args(["-I", "-c", INSPECT]).output().await;
+    let output = output.map_err(|error| refused(error.to_string()))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(refused(text.lines().last().unwrap_or_default().to_owned()));
+    }
+    let Inspected { version, mut paths } =
+        serde_json::from_slice(&output.stdout).map_err(|error| refused(error.to_string()))?;
+    paths.retain(|path| path.components().count() > 1 && !path.starts_with("/usr"));
+    // A folder inside another one is there with it.
+    let all = paths.clone();
+    paths.retain(|path| !all.iter().any(|other| other != path && path.starts_with(other)));
+    Ok(Python { executable: executable.to_owned(), version, readable: paths, build_output: String::new() })
+}
+
+fn digest(definition: &Definition, base: &Path) -> String {
+    let mut packages = definition.pip.clone();
+    packages.sort();
+    let text = serde_json::json!([packages, definition.python_version, base]).to_string();
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,223 @@
+//! Function columns: a registered Function in worker processes computes the values.
+//!
+//! One executor per fragment in work, so the limits on failed rows are of the fragment, which is the part that is
+//! published as a whole. Workers go back to a pool that outlives the job.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, SchemaRef};
+use lancegate_functions::limits::JobLimits;
+use lancegate_functions::{Definition, Executor, ExecutorError, Launch, Options, Pool, RowError};
+use serde::{Deserialize, Serialize};
+
+pub use self::budget::Budget;
+pub use self::host::{FunctionHost, WORKER_COMMAND};
+use super::RefreshError;
+use super::expression::Evaluator;
+use super::progress::Progress;
+use super::snapshot::Snapshot;
+use super::{Limits, RefreshSpec};
+use crate::storage::computed::ComputedColumn;
+
+mod budget;
+mod host;
+
+/// What a refresh of a Function column runs, as the registry keeps it: complete, so that nothing that happens to the
+/// Function afterwards changes the job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FunctionSpec {
+    /// Name of the Function.
+    pub name: String,
+    /// Its version.
+    pub version: u64,
+    /// What it is.
+    pub definition: Definition,
+    /// The columns that its parameters take, in order.
+    pub arguments: Vec<String>,
+    /// Whether failing rows are skipped.
+    pub skip: bool,
+    /// `max_failed_fraction`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_failed_fraction: Option<f64>,
+    /// `max_failed_rows`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_failed_rows: Option<u64>,
+    /// `row_timeout_seconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_timeout_seconds: Option<u32>,
+    /// `init_timeout_seconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init_timeout_seconds: Option<u32>,
+    /// `batch_size`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u32>,
+    /// `max_executor_processes_per_worker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes_max: Option<u32>,
+    /// `cpu_millis`, `memory_bytes` and `gpu_count`.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
+    /// `gpu_class`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_class: Option<String>,
+    /// `publication_interval_rows`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication_interval_rows: Option<u64>,
+}
+
+impl FunctionSpec {
+    /// Whether a column is still filled by this version of the Function.
+    pub(super) fn fills(&self, column: &ComputedColumn) -> bool {
+        column.function.as_ref().is_some_and(|call| (&call.name, call.version) == (&self.name, self.version))
+    }
+
+    /// Why a refresh ends whose column is filled by something else now.
+    pub(super) fn replaced(&self, snapshot: &Snapshot) -> RefreshError {
+        let message = format!("column \"{}\" is not filled by version {} of it any more", snapshot.column.name, self.version);
+        let error = Box::new(ExecutorError::Contract(message));
+        RefreshError::Function { function: self.name.clone(), place: None, error }
+    }
+}
+
+/// What computes the values of a column.
+#[derive(Debug, Clone)]
+pub enum Computation {
+    /// A SQL expression.
+    Expression(Evaluator),
+    /// A Function.
+    Function(Box<FunctionEvaluator>),
+}
+
+impl Computation {
+    /// Returns the columns that it reads, in the order of the batches.
+    pub fn inputs(&self) -> &SchemaRef {
+        match self {
+            Self::Expression(evaluator) => evaluator.inputs(),
+            Self::Function(function) => &function.inputs,
+        }
+    }
+
+    /// Whether rows may be computed a second time when their fragment changed meanwhile (RC-15).
+    pub fn replannable(&self) -> bool {
+        match self {
+            Self::Expression(_) => true,
+            Self::Function(function) => function.definition.replay_safe(),
+        }
+    }
+
+    /// Returns how many fragments are computed at one time, each by one worker.
+    pub fn workers(&self, spec: &RefreshSpec, limits: &Limits) -> usize {
+        match self {
+            Self::Expression(_) => spec.workers(limits),
+            Self::Function(function) => function.workers,
+        }
+    }
+
+    /// Counts rows that an earlier attempt of the job has evaluated towards the limits on failures.
+    pub fn resume(&self, evaluated: u64, failed: u64) {
+        if let Self::Function(function) = self {
+            function.limits.resume(evaluated, failed);
+        }
+    }
+
+    /// Checks the limits of the job at its end.
+    ///
+    /// # Errors
+    /// [`RefreshError::Function`].
+    pub fn finish(&self) -> Result<(), RefreshError> {
+        match self {
+            Self::Expression(_) => Ok(()),
+            Self::Function(function) if !function.options.skip => Ok(()),
+            Self::Function(function) => {
+                function.limits.finish().map_err(|limit| function.failed(ExecutorError::Limit(limit)))
+            }
+        }
+    }
+}
+
+/// A Function of one job.
+#[derive(Debug, Clone)]
+pub struct FunctionEvaluator {
+    inputs: SchemaRef,
+    positions: Vec<usize>,
+    output: DataType,
+    name: String,
+    definition: Arc<Definition>,
+    options: Options,
+    launch: Arc<Launch>,
+    key: String,
+    pool: Pool,
+    limits: JobLimits,
+    gate: Arc<tokio::sync::RwLock<()>>,
+    workers: usize,
+}
+
+impl FunctionEvaluator {
+    fn failed(&self, error: ExecutorError) -> RefreshError {
+        RefreshError::Function { function: self.name.clone(), place: None, error: Box::new(error) }
+    }
+
+    /// Starts a part: the fragment that is published as a whole.
+    pub(super) fn part(&self) -> FunctionPart {
+        let executor = Executor::new(
+            self.pool.clone(),
+            self.key.clone(),
+            Arc::clone(&self.launch),
+            Arc::clone(&self.definition),
+            self.options.clone(),
+            &self.limits,
+            Arc::clone(&self.gate),
+        );
+        FunctionPart { function: self.clone(), executor }
+    }
+}
+
+/// A Function at work on one fragment.
+#[derive(Debug)]
+pub(super) struct FunctionPart {
+    function: FunctionEvaluator,
+    executor: Executor,
+}
+
+impl FunctionPart {
+    /// Computes a batch; ends with the worker's process when the job is told to stop.
+    ///
+    /// # Errors
+    /// [`RefreshError::Function`], whose place is the row of the batch; [`RefreshError::Canceled`].
+    pub(super) async fn evaluate(
+        &mut self,
+        batch: &RecordBatch,
+        progress: &Progress,
+    ) -> Result<(ArrayRef, Vec<RowError>), RefreshError> {
+        let arguments = batch.project(&self.function.positions).expect("positions are of these columns");
+        let evaluated = tokio::select! {
+            biased;
+            () = progress.stopped() => return Err(RefreshError::Canceled),
+            evaluated = self.executor.evaluate(&arguments) => evaluated,
+        };
+        let evaluated = evaluated.map_err(|error| {
+            let row = match &error {
+                ExecutorError::Row { rows, .. } => Some(rows.start),
+                _ => None,
+            };
+            let place = row.and_then(|row| u32::try_from(row).ok()).map(|row| (0, row));
+            RefreshError::Function { function: self.function.name.clone(), place, error: Box::new(error) }
+        })?;
+        let values = if evaluated.values.data_type() == &self.function.output {
+            evaluated.values
+        } else {
+            cast(&evaluated.values, &self.function.output).map_err(|error| RefreshError::Evaluate(error.into()))?
+        };
+        Ok((values, evaluated.errors))
+    }
+
+    /// Checks the limits of the part at its end.
+    ///
+    /// # Errors
+    /// [`RefreshError::Function`]: the part must not be published.
+    pub(super) fn finish(&self) -> Result<(), RefreshError> {
+        self.executor.finish_part().map_err(|error| self.function.failed(error))
+    }
+}

@@ -1,0 +1,83 @@
+//! Function refreshes beside other writers, and through crashes.
+
+use std::time::Duration;
+
+use lance::Dataset;
+use lance::dataset::optimize::{CompactionOptions, compact_files};
+use tokio_postgres::Client;
+
+use super::errors::RAISES;
+use super::{config, counts, declare, values};
+use crate::harness::Gateway;
+use crate::rows::{error, rows, run, value};
+
+/// Starts a refresh of parts of 100, 10 and 10 rows, and compacts the two small ones while they are staged.
+async fn compacted_meanwhile(options: &str) -> (Gateway, Client, String) {
+    let mut gateway = Gateway::start_with(&config("[column_refresh]\nworkers = 1\npublish_fragments = 100\n"));
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 99)").await;
+    run(&client, "INSERT INTO n SELECT * FROM generate_series(100, 109)").await;
+    run(&client, "INSERT INTO n SELECT * FROM generate_series(110, 119)").await;
+    declare(&client, "def f(x): return 2 * x", options).await;
+    drop(client);
+    gateway.restart_failing("stage.file=delay(2000)@2");
+    let client = gateway.connect().await;
+    let job = value(&client, "REFRESH COLUMN y ON n NOWAIT", "job_id").await.unwrap();
+    let staged = format!("SELECT count(*) FROM system.public.job_splits WHERE job_id = '{job}'");
+    while rows(&client, &staged).await != ["1"] {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut dataset = Dataset::open(gateway.data().join("n.lance").to_str().unwrap()).await.unwrap();
+    let small = CompactionOptions { target_rows_per_fragment: 50, ..CompactionOptions::default() };
+    let done = compact_files(&mut dataset, small, None).await.unwrap();
+    assert_eq!((done.fragments_removed, done.fragments_added), (2, 1));
+    (gateway, client, job)
+}
+
+#[tokio::test]
+async fn rc_15_a_replay_safe_function_computes_what_a_compaction_has_hit_again_and_nothing_else() {
+    let options = "WITH (result_stability = 'input_and_context', side_effects = 'none')";
+    let (_gateway, client, job) = compacted_meanwhile(options).await;
+    rows(&client, &format!("WAIT JOB '{job}' TIMEOUT '50 s'")).await;
+    assert!(rows(&client, "SELECT x FROM n WHERE y IS DISTINCT FROM 2 * x").await.is_empty());
+    let progress = value(&client, "SHOW JOBS", "progress").await.unwrap();
+    let progress: serde_json::Value = serde_json::from_str(&progress).unwrap();
+    let seen = ["rows_computed", "rows_published"].map(|name| progress[name].as_u64().unwrap());
+    assert_eq!(seen, [140, 120], "the large part commits as it was staged: {progress}");
+    assert_eq!(counts(&client, "").await, "0|0|0");
+}
+
+#[tokio::test]
+async fn rc_15_any_other_function_fails_by_name_and_keeps_what_was_not_hit() {
+    for options in ["", "WITH (result_stability = 'input_and_context')", "WITH (side_effects = 'none')"] {
+        let (_gateway, client, job) = compacted_meanwhile(options).await;
+        let failed = error(&client, &format!("WAIT JOB '{job}' TIMEOUT '50 s'")).await;
+        assert!(failed.starts_with("40001") && failed.contains("ConcurrentWriteError"), "{options}: {failed}");
+        assert_eq!(rows(&client, "SELECT count(y), max(y) FROM n").await, ["100|198"], "{options}");
+        assert_eq!(counts(&client, "").await, "20|0|0", "{options}");
+    }
+}
+
+/// A crash before, between and after the commit of the values and the note of it.
+#[tokio::test]
+async fn err_08_a_crash_neither_loses_nor_doubles_a_record() {
+    for place in ["note.after", "publish.before", "publish.after", "record.before", "end.before"] {
+        let mut gateway = Gateway::start_with(&config("[jobs]\nlease = \"2s\"\n"));
+        let client = gateway.connect().await;
+        run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
+        declare(&client, RAISES, "").await;
+        drop(client);
+        gateway.restart_failing(&format!("{place}=exit"));
+        let client = gateway.connect().await;
+        let job = value(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip') NOWAIT", "job_id").await.unwrap();
+        gateway.wait_for_end();
+        gateway.restart();
+        let client = gateway.connect().await;
+        rows(&client, &format!("WAIT JOB '{job}' TIMEOUT '50 s'")).await;
+        assert_eq!(values(&client).await, "0 1 2 ∅ 4 5 6 ∅ 8 9", "{place}");
+        let records = "SELECT row_offset, error_message, attempts FROM function_errors('n')";
+        assert_eq!(rows(&client, records).await, ["3|bad 3|1", "7|bad 7|1"], "{place}");
+        assert_eq!(counts(&client, "WHERE x = 3 WITH (error_policy = 'skip', max_failed_rows = 1)").await, "0|1|2");
+        assert_eq!(rows(&client, records).await, ["3|bad 3|2", "7|bad 7|1"], "{place}");
+    }
+}
