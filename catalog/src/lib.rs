@@ -18,6 +18,7 @@ mod event;
 mod ids;
 mod job;
 mod object;
+mod secret;
 mod store;
 mod user;
 
@@ -29,6 +30,7 @@ pub use job::{
     PauseOutcome, Receipt, ResumeOutcome, Status, Trigger, transition,
 };
 pub use object::{Database, Namespace, ObjectChange, Properties, Table, TableChange, TableKind, TableName};
+pub use secret::{Sealed, SecretName, SecretRecord};
 pub use store::{Catalog, RetentionPolicy, Swept};
 pub use user::{NewUser, User, UserChange};
 

@@ -19,6 +19,7 @@ mod receipts;
 mod retention;
 mod rows;
 mod schema;
+mod secrets;
 mod users;
 mod writer;
 
