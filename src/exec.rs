@@ -21,6 +21,7 @@ use lancegate_sql::{Limits, Statement};
 use crate::config::GpuClass;
 use crate::error::{Result, SqlError};
 use crate::jobs::Jobs;
+use crate::secrets::Secrets;
 use crate::session::{Session, StatementContext, TransactionStatus};
 use crate::sql::authorize::{self, Authorized};
 use crate::sql::functions;
@@ -42,6 +43,7 @@ pub(crate) mod query;
 pub(crate) mod refresh;
 pub(crate) mod rewrite_rows;
 pub(crate) mod runtime;
+pub(crate) mod secrets;
 pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod tables;
@@ -131,6 +133,8 @@ pub struct EngineParts {
     pub gpu_classes: Vec<GpuClass>,
     /// The runner of jobs.
     pub jobs: Arc<Jobs>,
+    /// The secrets of users.
+    pub secrets: Secrets,
 }
 
 /// Binds, authorizes and executes statements. Clones are one engine.
@@ -177,6 +181,11 @@ impl Engine {
     /// Returns the runner of jobs.
     pub fn jobs(&self) -> &Arc<Jobs> {
         &self.inner.parts.jobs
+    }
+
+    /// Returns the secrets of users.
+    pub fn secrets(&self) -> &Secrets {
+        &self.inner.parts.secrets
     }
 
     /// Returns the GPU classes of the deployment.
@@ -308,6 +317,7 @@ impl Engine {
             Plan::Database(database) => Box::pin(databases::run(self, session, database)).await,
             Plan::Grant(grant) => Box::pin(grants::run(self, session, grant)).await,
             Plan::User(user) => Box::pin(users::run(self, session, user)).await,
+            Plan::Secret(secret) => Box::pin(secrets::run(self, session, secret, parameters)).await,
             Plan::Listing(listing) => Box::pin(listing::run(self, session, listing)).await,
             Plan::Session(statement) => Box::pin(session::run(self, session, statement)).await,
             Plan::RefreshColumn(plan) => Box::pin(refresh::refresh(self, session, plan, ctx)).await,
@@ -376,6 +386,7 @@ fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::Database(plan) => plan.writes(),
         Plan::Grant(plan) => plan.writes(),
         Plan::User(plan) => plan.writes(),
+        Plan::Secret(plan) => plan.writes(),
         Plan::RefreshColumn(_) => Some("REFRESH COLUMN"),
         Plan::Query(_)
         | Plan::Explain(_)

@@ -22,6 +22,8 @@ use crate::http::{self, HttpShared};
 use crate::jobs::{Jobs, JobsConfig, JobsParts};
 use crate::metrics::Metrics;
 use crate::pg::{self, Identities, PgShared, PgTls};
+use crate::secrets::Secrets;
+use crate::secrets::key::KeyRing;
 use crate::shutdown::{Readiness, Stage, step};
 use crate::storage::Store;
 
@@ -73,6 +75,7 @@ impl Gateway {
             prepare_folder(folder)?;
         }
         let catalog = open_catalog(&config.metadata_path()).await?;
+        let secrets = open_secrets(&config, &catalog).await?;
         let first_login = admin::ensure_first_user(&catalog, config.password.as_ref());
         let first_login = first_login.await.map_err(StartError::FirstUser)?;
         let compute = Compute::start(config.query.thread_count()).map_err(StartError::Compute)?;
@@ -80,7 +83,7 @@ impl Gateway {
         let store = Store::new(&config.data).map_err(StartError::Store)?.counting(metrics.commits.clone());
         let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics);
         let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
-        let engine = open_engine(&config, &catalog, store, &jobs)?;
+        let engine = open_engine(&config, &catalog, store, &jobs, secrets)?;
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
         let pg = start_pg(&config, pg_listener, tls, engine, metrics).await?;
 
@@ -204,7 +207,24 @@ fn jobs_parts(
     }
 }
 
-fn open_engine(config: &Config, catalog: &Catalog, store: Store, jobs: &Jobs) -> Result<Engine, StartError> {
+/// Reads the keys, and seals anew what an older one of them has sealed.
+async fn open_secrets(config: &Config, catalog: &Catalog) -> Result<Secrets, StartError> {
+    let sealed = catalog.secrets(None).await.map_err(StartError::Metadata)?.len();
+    let (path, chosen) = config.key_file();
+    let secrets = Secrets::new(catalog.clone(), KeyRing::open(&path, chosen, sealed).map_err(StartError::Keys)?);
+    if let Err(error) = secrets.rotate().await {
+        tracing::warn!(%error, "secrets were not sealed anew with the current key");
+    }
+    Ok(secrets)
+}
+
+fn open_engine(
+    config: &Config,
+    catalog: &Catalog,
+    store: Store,
+    jobs: &Jobs,
+    secrets: Secrets,
+) -> Result<Engine, StartError> {
     let spill = config.query.spill_directory.clone();
     let parts = EngineParts {
         catalog: catalog.clone(),
@@ -218,6 +238,7 @@ fn open_engine(config: &Config, catalog: &Catalog, store: Store, jobs: &Jobs) ->
         limits: lancegate_sql::Limits::default(),
         gpu_classes: config.gpu_classes(),
         jobs: Arc::new(jobs.clone()),
+        secrets,
     };
     Engine::new(parts).map_err(StartError::Engine)
 }

@@ -168,7 +168,10 @@ fn t47_no_error_quotes_a_password_or_a_secret() {
         ("CREATE USER u PASSWORD hunter2", "syntax error in CREATE USER"),
         ("ALTER ROLE u PASSWORD 'a' 'hunter2'", ""),
         ("ALTER USER u PASSWORD 'hunter2", "unterminated quoted string in ALTER USER"),
-        ("CREATE STORAGE INTEGRATION i STORAGE_PROVIDER = 'S3' KEY 'hunter2'", "syntax error in CREATE STORAGE INTEGRATION"),
+        (
+            "CREATE STORAGE INTEGRATION i STORAGE_PROVIDER = 'S3' KEY 'hunter2'",
+            "syntax error in CREATE STORAGE INTEGRATION",
+        ),
     ] {
         let error = parse(sql, &Limits::default()).expect_err(sql);
         let shown = format!("{error:?}");

@@ -24,6 +24,7 @@ pub mod jobs;
 pub mod listing;
 pub mod query;
 pub mod refresh;
+pub mod secrets;
 pub mod session;
 pub mod tables;
 pub mod users;
@@ -38,6 +39,7 @@ pub use jobs::JobsPlan;
 pub use listing::ListingPlan;
 pub use query::QueryPlan;
 pub use refresh::{ExplainRefreshPlan, RefreshPlan};
+pub use secrets::SecretPlan;
 pub use session::SessionPlan;
 pub use tables::{CreateTableAsPlan, CreateTablePlan, DropTablePlan};
 pub use users::UserPlan;
@@ -76,6 +78,8 @@ pub enum Plan {
     Grant(Box<GrantPlan>),
     /// CREATE, ALTER, DROP USER and SHOW USERS.
     User(Box<UserPlan>),
+    /// CREATE, ALTER, DROP and DESCRIBE SECRET.
+    Secret(Box<SecretPlan>),
     /// SHOW TABLES and its kin, DESCRIBE.
     Listing(Box<ListingPlan>),
     /// Statements that concern the session only.
@@ -97,6 +101,7 @@ impl Plan {
             Self::Database(plan) => plan.columns(),
             Self::Grant(plan) => plan.columns(),
             Self::User(plan) => plan.columns(),
+            Self::Secret(plan) => Some(plan.columns()),
             Self::Listing(plan) => Some(plan.columns()),
             Self::Session(plan) => plan.columns(),
             Self::RefreshColumn(plan) => Some(plan.columns()),
@@ -129,6 +134,7 @@ impl Plan {
             Self::Update(plan) => &plan.rows.parameters.reported,
             Self::Delete(plan) => plan.parameter_types(),
             Self::CreateTableAs(plan) => &plan.source.parameters.reported,
+            Self::Secret(plan) => plan.parameter_types(),
             Self::Truncate(_)
             | Self::CreateTable(_)
             | Self::DropTable(_)
@@ -204,6 +210,9 @@ impl Planner {
             Statement::CreateUser(_) | Statement::AlterUser(_) | Statement::DropUser(_) | Statement::ShowUsers(_) => {
                 self.plan_user(statement)
             }
+            Statement::CreateSecret(_) | Statement::AlterSecret(_) | Statement::DropSecret(_) => {
+                self.plan_secret(statement).await
+            }
             Statement::CatalogListing(listing) => self.plan_listing(listing).await,
             Statement::Describe(describe) => self.plan_describe(describe).await,
             Statement::DescribeTable(describe) => self.plan_describe_table(&describe.table).await,
@@ -249,9 +258,6 @@ impl Planner {
             | Statement::CreateFunction(_)
             | Statement::AlterFunction(_)
             | Statement::DropFunction(_)
-            | Statement::CreateSecret(_)
-            | Statement::AlterSecret(_)
-            | Statement::DropSecret(_)
             | Statement::CreateApiKey(_)
             | Statement::DropApiKey(_)
             | Statement::ShowApiKeys(_)

@@ -65,23 +65,23 @@ const FIRST: &[&str] = &[
         finished_at      BIGINT,
         last_event       BIGINT NOT NULL
     )",
-        // Listings, newest first.
-        "CREATE INDEX jobs_newest ON jobs (created_at, job_id)",
-        "CREATE INDEX jobs_of_database ON jobs (database_name, created_at, job_id)",
-        "CREATE INDEX jobs_of_table
+    // Listings, newest first.
+    "CREATE INDEX jobs_newest ON jobs (created_at, job_id)",
+    "CREATE INDEX jobs_of_database ON jobs (database_name, created_at, job_id)",
+    "CREATE INDEX jobs_of_table
         ON jobs (database_name, namespace, table_name, created_at, job_id)",
-        "CREATE INDEX jobs_of_parent ON jobs (parent, created_at, job_id) WHERE parent IS NOT NULL",
-        "CREATE INDEX jobs_active ON jobs (created_at, job_id) WHERE finished_at IS NULL",
-        // Claims.
-        "CREATE INDEX jobs_queued ON jobs (created_at, job_id) WHERE state = 'queued'",
-        "CREATE INDEX jobs_leased ON jobs (lease_expires_at) WHERE state = 'in_progress'",
-        // Rules.
-        "CREATE UNIQUE INDEX jobs_exclusive ON jobs (exclusive_key)
+    "CREATE INDEX jobs_of_parent ON jobs (parent, created_at, job_id) WHERE parent IS NOT NULL",
+    "CREATE INDEX jobs_active ON jobs (created_at, job_id) WHERE finished_at IS NULL",
+    // Claims.
+    "CREATE INDEX jobs_queued ON jobs (created_at, job_id) WHERE state = 'queued'",
+    "CREATE INDEX jobs_leased ON jobs (lease_expires_at) WHERE state = 'in_progress'",
+    // Rules.
+    "CREATE UNIQUE INDEX jobs_exclusive ON jobs (exclusive_key)
         WHERE finished_at IS NULL AND exclusive_key IS NOT NULL",
-        "CREATE INDEX jobs_idempotent ON jobs (idempotency_key) WHERE idempotency_key IS NOT NULL",
-        // Retention.
-        "CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL",
-        "CREATE TABLE job_events (
+    "CREATE INDEX jobs_idempotent ON jobs (idempotency_key) WHERE idempotency_key IS NOT NULL",
+    // Retention.
+    "CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL",
+    "CREATE TABLE job_events (
         job_id     TEXT   NOT NULL,
         seq        BIGINT NOT NULL,
         at         BIGINT NOT NULL,
@@ -93,27 +93,27 @@ const FIRST: &[&str] = &[
         details    TEXT,
         PRIMARY KEY (job_id, seq)
     )",
-        "CREATE INDEX job_events_oldest ON job_events (at)",
-        "CREATE TABLE job_receipts (
+    "CREATE INDEX job_events_oldest ON job_events (at)",
+    "CREATE TABLE job_receipts (
         job_id TEXT   NOT NULL,
         name   TEXT   NOT NULL,
         epoch  BIGINT NOT NULL,
         value  TEXT   NOT NULL,
         PRIMARY KEY (job_id, name)
     )",
-        "CREATE TABLE databases (
+    "CREATE TABLE databases (
         name       TEXT   NOT NULL PRIMARY KEY,
         location   TEXT   NOT NULL,
         created_at BIGINT NOT NULL
     )",
-        "CREATE TABLE namespaces (
+    "CREATE TABLE namespaces (
         database_name TEXT   NOT NULL,
         path          TEXT   NOT NULL,
         properties    TEXT   NOT NULL,
         created_at    BIGINT NOT NULL,
         PRIMARY KEY (database_name, path)
     )",
-        "CREATE TABLE tables (
+    "CREATE TABLE tables (
         table_id      TEXT   NOT NULL PRIMARY KEY,
         kind          TEXT   NOT NULL,
         database_name TEXT   NOT NULL,
@@ -126,28 +126,28 @@ const FIRST: &[&str] = &[
         created_at    BIGINT NOT NULL,
         UNIQUE (database_name, namespace, name)
     )",
-        "CREATE TABLE users (
+    "CREATE TABLE users (
         name             TEXT   NOT NULL PRIMARY KEY,
         verifier         TEXT,
         valid_until      BIGINT,
         connection_limit BIGINT,
         created_at       BIGINT NOT NULL
     )",
-        "CREATE TABLE role_bindings (
+    "CREATE TABLE role_bindings (
         role      TEXT NOT NULL,
         user_name TEXT NOT NULL,
         PRIMARY KEY (role, user_name)
     )",
-        "CREATE INDEX role_bindings_of_user ON role_bindings (user_name)",
-        "CREATE TABLE grants (
+    "CREATE INDEX role_bindings_of_user ON role_bindings (user_name)",
+    "CREATE TABLE grants (
         subject   TEXT NOT NULL,
         object    TEXT NOT NULL,
         privilege TEXT NOT NULL,
         PRIMARY KEY (subject, object, privilege)
     )",
-        "CREATE INDEX grants_on_object ON grants (object)",
-        "CREATE UNIQUE INDEX grants_one_owner ON grants (object) WHERE privilege = 'OWNERSHIP'",
-        "CREATE TABLE server_secrets (
+    "CREATE INDEX grants_on_object ON grants (object)",
+    "CREATE UNIQUE INDEX grants_one_owner ON grants (object) WHERE privilege = 'OWNERSHIP'",
+    "CREATE TABLE server_secrets (
         name  TEXT NOT NULL PRIMARY KEY,
         value TEXT NOT NULL
     )",
@@ -171,8 +171,9 @@ pub(super) async fn migrate(connection: &mut SqliteConnection, application_id: i
     )
     .execute(&mut *transaction)
     .await?;
-    let applied: Vec<i64> =
-        sqlx::query_scalar("SELECT version FROM lancegate_schema ORDER BY version").fetch_all(&mut *transaction).await?;
+    let applied: Vec<i64> = sqlx::query_scalar("SELECT version FROM lancegate_schema ORDER BY version")
+        .fetch_all(&mut *transaction)
+        .await?;
     let known = |version: &i64| MIGRATIONS.iter().any(|(known, _)| known == version);
     if let Some(found) = applied.iter().rev().copied().find(|version| !known(version)) {
         return Ok(Standing::Newer { found });

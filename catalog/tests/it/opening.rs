@@ -171,8 +171,10 @@ async fn a_file_gets_the_migration_that_it_lacks_whatever_newer_ones_it_has() {
     store.catalog.submit(refresh("docs"), at(0)).await.unwrap();
     store.catalog.close().await;
     let mut connection = raw(&store.path()).await;
-    let versions: Vec<i64> =
-        sqlx::query_scalar("SELECT version FROM lancegate_schema ORDER BY version").fetch_all(&mut connection).await.unwrap();
+    let versions: Vec<i64> = sqlx::query_scalar("SELECT version FROM lancegate_schema ORDER BY version")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
     assert!(versions.contains(&2) && versions.len() > 2, "{versions:?}");
     let indexes: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_master WHERE name LIKE 'job_receipts_%age%'")
         .fetch_one(&mut connection)

@@ -165,7 +165,8 @@ impl Planner {
             GrantTarget::Table(name) => self.relation(name, TableKind::Table, must_exist).await?,
             GrantTarget::View(name) => self.relation(name, TableKind::View, must_exist).await?,
             GrantTarget::MaterializedView(name) => self.relation(name, TableKind::MaterializedView, must_exist).await?,
-            GrantTarget::Secret(_) | GrantTarget::StorageIntegration(_) | GrantTarget::Function(_) => {
+            GrantTarget::Secret(name) => self.secret_object(name, must_exist).await?,
+            GrantTarget::StorageIntegration(_) | GrantTarget::Function(_) => {
                 return Err(SqlError::not_supported(format!("privileges on {target} are not supported yet")));
             }
         })
