@@ -81,7 +81,7 @@ fn hidden(tokens: &[&Token]) -> Option<Hidden> {
         if word(1, "STORAGE") && word(2, "INTEGRATION") {
             return Some(Hidden { from: 3, statement: Some(format!("{verb} STORAGE INTEGRATION")) });
         }
-        for kind in ["USER", "ROLE"].into_iter().filter(|kind| word(1, kind)) {
+        if let Some(kind) = ["USER", "ROLE"].into_iter().find(|kind| word(1, kind)) {
             let from = position("PASSWORD")? + 1;
             return Some(Hidden { from, statement: Some(format!("{verb} {kind}")) });
         }

@@ -21,6 +21,7 @@ mod nested;
 mod query;
 mod refresh;
 mod rows;
+mod secrets;
 mod surface;
 mod tidy;
 mod wire;
