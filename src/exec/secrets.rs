@@ -13,7 +13,7 @@ use crate::exec::{Engine, Outcome, session as block, tables};
 use crate::secrets::SecretError;
 use crate::session::Session;
 use crate::sql::plan::SecretPlan;
-use crate::sql::plan::secrets::{Passes, SecretAction, no_secret};
+use crate::sql::plan::secrets::{Passes, SecretAction, no_secret, no_text};
 use crate::sqlstate::SqlState;
 
 /// Runs one statement about a secret.
@@ -86,7 +86,7 @@ fn taken(value: &SecretValue, parameters: Vec<ScalarValue>) -> Result<Secret<Str
             Some(value) if value.is_null() => {
                 Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, "the value of a secret cannot be null"))
             }
-            Some(_) => Err(SqlError::new(SqlState::DATATYPE_MISMATCH, "the value of a secret must be of type text")),
+            Some(_) => Err(no_text()),
             None => Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")),
         },
     }

@@ -4,6 +4,7 @@
 //! that its variants of [`Plan`] carry. A plan is described and executed only
 //! inside an [`Authorized`](crate::sql::authorize::Authorized).
 
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -155,7 +156,7 @@ impl Plan {
 
 /// Binds one statement of one caller. Cheap to clone and free of borrows, so
 /// that binding can move to a thread with a large stack.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Planner {
     /// Where names are looked up.
     pub engine: Engine,
@@ -167,6 +168,13 @@ pub struct Planner {
     pub declared: Arc<[Option<DataType>]>,
     /// For whom system relations are made.
     pub(crate) system: SystemContext,
+}
+
+/// The text may hold passwords and secrets, so it does not print.
+impl fmt::Debug for Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planner").field("caller", &self.caller).finish_non_exhaustive()
+    }
 }
 
 impl Planner {

@@ -82,10 +82,10 @@ async fn a_value_may_be_a_parameter() {
     }
     let null = client.query_one(&alter, &[&None::<&str>]).await.unwrap_err();
     assert_eq!(describe(&null), "22004: the value of a secret cannot be null");
-    let typed = client.prepare_typed("ALTER SECRET token SECRET_STRING = $1", &[tokio_postgres::types::Type::INT8]);
-    let typed = typed.await.unwrap();
-    let number = client.query_one(&typed, &[&7_i64]).await.unwrap_err();
-    assert_eq!(describe(&number), "42804: the value of a secret must be of type text");
+    for other in [tokio_postgres::types::Type::INT8, tokio_postgres::types::Type::BYTEA] {
+        let typed = client.prepare_typed("ALTER SECRET token SECRET_STRING = $1", &[other]).await.unwrap_err();
+        assert_eq!(describe(&typed), "42804: the value of a secret must be of type text");
+    }
     let other = client.prepare("ALTER SECRET token SECRET_STRING = $2").await.unwrap_err();
     assert!(describe(&other).starts_with("42P02: there is no parameter $2"), "{}", describe(&other));
     let unbound = error(&client, "ALTER SECRET token SECRET_STRING = $1").await;
@@ -301,9 +301,6 @@ async fn no_value_is_found_in_any_file_in_the_log_or_in_an_answer() {
     }
     let alter = client.prepare("ALTER SECRET first SECRET_STRING = $1").await.unwrap();
     client.query_one(&alter, &[&CANARY]).await.unwrap();
-    let typed = client.prepare_typed("ALTER SECRET first SECRET_STRING = $1", &[tokio_postgres::types::Type::BYTEA]);
-    let typed = client.query_one(&typed.await.unwrap(), &[&CANARY.as_bytes()]).await.unwrap_err();
-    answers.push(describe(&typed));
     for statement in [
         "SHOW SECRETS",
         "DESCRIBE SECRET first",

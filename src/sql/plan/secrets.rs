@@ -137,7 +137,7 @@ impl Planner {
             other => return Err(SqlError::internal(format!("{} is not about secrets", other.kind()))),
         };
         let parameters = match &action {
-            SecretAction::Create { value, .. } | SecretAction::Alter { value, .. } => parameters(value)?,
+            SecretAction::Create { value, .. } | SecretAction::Alter { value, .. } => self.secret_parameters(value)?,
             SecretAction::Drop { .. } | SecretAction::Describe { .. } => Vec::new(),
         };
         let fields = ["operation", "name", "status"].map(|name| Field::new(name, DataType::Utf8, false));
@@ -169,6 +169,22 @@ impl Planner {
     /// 42704.
     pub(super) async fn secret_object(&self, name: &ObjectName, must_exist: bool) -> Result<Object> {
         Ok(self.existing_secret(name, !must_exist).await?.0.object())
+    }
+
+    /// Returns the types of the parameters. A value of another type than text is
+    /// refused here: what cannot read it would quote it.
+    fn secret_parameters(&self, value: &SecretValue) -> Result<Vec<DataType>> {
+        match value {
+            SecretValue::Text(_) => Ok(Vec::new()),
+            SecretValue::Parameter(1) => match self.declared.first().cloned().flatten() {
+                None | Some(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => Ok(vec![DataType::Utf8]),
+                Some(_) => Err(no_text()),
+            },
+            SecretValue::Parameter(number) => {
+                let message = format!("there is no parameter ${number}");
+                Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message).hint("The value is the only parameter, $1."))
+            }
+        }
     }
 
     /// Looks a secret up along the search path.
@@ -214,13 +230,7 @@ fn ensure_secret_name(name: &str) -> Result<()> {
     ensure_plain_name(name)
 }
 
-fn parameters(value: &SecretValue) -> Result<Vec<DataType>> {
-    match value {
-        SecretValue::Text(_) => Ok(Vec::new()),
-        SecretValue::Parameter(1) => Ok(vec![DataType::Utf8]),
-        SecretValue::Parameter(number) => {
-            Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter ${number}"))
-                .hint("The value is the only parameter, $1."))
-        }
-    }
+/// Returns a 42804.
+pub(crate) fn no_text() -> SqlError {
+    SqlError::new(SqlState::DATATYPE_MISMATCH, "the value of a secret must be of type text")
 }
