@@ -27,6 +27,7 @@ pub use layer::{CONFIG_VARIABLE, ENVIRONMENT_PREFIX};
 pub use listeners::{FlightConfig, HttpConfig, PgConfig};
 pub use problem::{Origin, Problem, Problems};
 pub use value::{ByteSize, Duration, ValueError};
+use work::SecretsConfig;
 pub use work::{ColumnRefreshConfig, FunctionsConfig, JobsConfig, LogConfig, LogFormat, QueryConfig};
 
 use layer::{Layers, Origins};
@@ -35,6 +36,8 @@ use layer::{Layers, Origins};
 pub const STATE_FOLDER: &str = "_lancegate";
 /// The metadata file in [`STATE_FOLDER`].
 pub const METADATA_FILE: &str = "metadata.db";
+/// The key file beside it.
+pub const KEY_FILE: &str = "secrets.key";
 
 /// Everything that an operator can set.
 #[derive(Debug, Clone, Deserialize)]
@@ -60,6 +63,9 @@ pub struct Config {
     pub column_refresh: ColumnRefreshConfig,
     /// Workers of Functions.
     pub functions: FunctionsConfig,
+    /// Where the keys of secrets are.
+    #[serde(default)]
+    secrets: SecretsConfig,
     #[serde(default)]
     gpu_default: GpuDefault,
     #[serde(default)]
@@ -113,6 +119,15 @@ impl Config {
         match &self.metadata {
             Some(path) => path.clone(),
             None => Path::new(&self.data).join(STATE_FOLDER).join(METADATA_FILE),
+        }
+    }
+
+    /// Returns the path of the key file of secrets, and whether the operator has
+    /// chosen it.
+    pub fn key_file(&self) -> (PathBuf, bool) {
+        match &self.secrets.key_file {
+            Some(path) => (path.clone(), true),
+            None => (self.metadata_path().with_file_name(KEY_FILE), false),
         }
     }
 

@@ -14,6 +14,7 @@ mod metadata;
 pub mod position;
 pub mod query;
 mod refresh;
+mod secrets;
 
 /// An error (or notice) in the shape of PostgreSQL's ErrorResponse fields
 /// (PostgreSQL documentation, "Error and Notice Message Fields").

@@ -22,10 +22,12 @@ use crate::config::GpuClass;
 use crate::error::{Result, SqlError};
 use crate::jobs::Jobs;
 use crate::refresh::FunctionHost;
+use crate::secrets::Secrets;
 use crate::session::{Session, StatementContext, TransactionStatus};
 use crate::sql::authorize::{self, Authorized};
 use crate::sql::functions;
 use crate::sql::plan::query::one_row;
+use crate::sql::plan::session::session_statements;
 use crate::sql::plan::{Plan, Planner};
 use crate::sqlstate::SqlState;
 use crate::storage::Store;
@@ -44,6 +46,7 @@ pub(crate) mod query;
 pub(crate) mod refresh;
 pub(crate) mod rewrite_rows;
 pub(crate) mod runtime;
+pub(crate) mod secrets;
 pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod tables;
@@ -135,6 +138,8 @@ pub struct EngineParts {
     pub jobs: Arc<Jobs>,
     /// Where Functions run.
     pub functions: FunctionHost,
+    /// The secrets of users.
+    pub secrets: Secrets,
 }
 
 /// Binds, authorizes and executes statements. Clones are one engine.
@@ -186,6 +191,11 @@ impl Engine {
     /// Returns the runner of jobs.
     pub fn jobs(&self) -> &Arc<Jobs> {
         &self.inner.parts.jobs
+    }
+
+    /// Returns the secrets of users.
+    pub fn secrets(&self) -> &Secrets {
+        &self.inner.parts.secrets
     }
 
     /// Returns the GPU classes of the deployment.
@@ -246,17 +256,7 @@ impl Engine {
     pub fn is_small(statement: &Statement) -> bool {
         match statement {
             Statement::Query(query) => one_row::is_small(query),
-            Statement::Set(_)
-            | Statement::Show(_)
-            | Statement::Reset(_)
-            | Statement::Discard(_)
-            | Statement::Begin(_)
-            | Statement::Commit(_)
-            | Statement::Rollback(_)
-            | Statement::Savepoint(_)
-            | Statement::Release(_)
-            | Statement::RollbackTo(_)
-            | Statement::SetTransaction(_) => true,
+            session_statements!() => true,
             _ => false,
         }
     }
@@ -317,6 +317,7 @@ impl Engine {
             Plan::Database(database) => Box::pin(databases::run(self, session, database)).await,
             Plan::Grant(grant) => Box::pin(grants::run(self, session, grant)).await,
             Plan::User(user) => Box::pin(users::run(self, session, user)).await,
+            Plan::Secret(secret) => Box::pin(secrets::run(self, session, secret, parameters)).await,
             Plan::Listing(listing) => Box::pin(listing::run(self, session, listing)).await,
             Plan::Session(statement) => Box::pin(session::run(self, session, statement)).await,
             Plan::RefreshColumn(plan) => Box::pin(refresh::refresh(self, session, plan, ctx)).await,
@@ -387,6 +388,7 @@ fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::Grant(plan) => plan.writes(),
         Plan::User(plan) => plan.writes(),
         Plan::Function(plan) => plan.writes(),
+        Plan::Secret(plan) => plan.writes(),
         Plan::RefreshColumn(_) => Some("REFRESH COLUMN"),
         Plan::Query(_)
         | Plan::Explain(_)

@@ -24,6 +24,8 @@ use crate::jobs::{Jobs, JobsConfig, JobsParts};
 use crate::metrics::Metrics;
 use crate::pg::{self, Identities, PgShared, PgTls};
 use crate::refresh::FunctionHost;
+use crate::secrets::Secrets;
+use crate::secrets::key::KeyRing;
 use crate::shutdown::{Readiness, Stage, step};
 use crate::storage::Store;
 
@@ -75,6 +77,7 @@ impl Gateway {
             prepare_folder(folder)?;
         }
         let catalog = open_catalog(&config.metadata_path()).await?;
+        let secrets = open_secrets(&config, &catalog).await?;
         let first_login = admin::ensure_first_user(&catalog, config.password.as_ref());
         let first_login = first_login.await.map_err(StartError::FirstUser)?;
         let compute = Compute::start(config.query.thread_count()).map_err(StartError::Compute)?;
@@ -83,7 +86,7 @@ impl Gateway {
         let functions = function_host(&config);
         let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics, &functions);
         let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
-        let engine = open_engine(&config, &catalog, store, &jobs, functions)?;
+        let engine = open_engine(&config, &catalog, store, &jobs, functions, secrets)?;
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
         let pg = start_pg(&config, pg_listener, tls, engine, metrics).await?;
 
@@ -223,12 +226,24 @@ fn function_host(config: &Config) -> FunctionHost {
     FunctionHost::new(set.environments.clone(), set.python.clone(), program, policy, set.init_timeout.get())
 }
 
+/// Reads the keys, and seals anew what an older one of them has sealed.
+async fn open_secrets(config: &Config, catalog: &Catalog) -> Result<Secrets, StartError> {
+    let sealed = catalog.secrets(None).await.map_err(StartError::Metadata)?.len();
+    let (path, chosen) = config.key_file();
+    let secrets = Secrets::new(catalog.clone(), KeyRing::open(&path, chosen, sealed).map_err(StartError::Keys)?);
+    if let Err(error) = secrets.rotate().await {
+        tracing::warn!(%error, "secrets were not sealed anew with the current key");
+    }
+    Ok(secrets)
+}
+
 fn open_engine(
     config: &Config,
     catalog: &Catalog,
     store: Store,
     jobs: &Jobs,
     functions: FunctionHost,
+    secrets: Secrets,
 ) -> Result<Engine, StartError> {
     let spill = config.query.spill_directory.clone();
     let parts = EngineParts {
@@ -244,6 +259,7 @@ fn open_engine(
         gpu_classes: config.gpu_classes(),
         jobs: Arc::new(jobs.clone()),
         functions,
+        secrets,
     };
     Engine::new(parts).map_err(StartError::Engine)
 }

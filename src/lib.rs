@@ -16,6 +16,7 @@ pub mod jobs;
 pub mod metrics;
 pub mod pg;
 pub mod refresh;
+pub mod secrets;
 pub mod session;
 pub mod shutdown;
 pub mod sql;

@@ -10,6 +10,9 @@ use tracing_subscriber::util::TryInitError;
 
 use crate::config::{LogConfig, LogFormat};
 
+/// What is never written, whatever the level.
+const SILENT: &str = "sqlparser=off";
+
 /// Starts writing events. A second call changes nothing.
 pub fn init(config: &LogConfig) {
     // The only failure is that a subscriber is already there, as in a process
@@ -21,6 +24,8 @@ fn try_init(config: &LogConfig) -> Result<(), TryInitError> {
     use tracing_subscriber::util::SubscriberInitExt as _;
     // The configuration has checked the directives.
     let filter = EnvFilter::builder().parse_lossy(&config.level);
+    // The parser tells at this level which literals it reads, passwords among them.
+    let filter = filter.add_directive(SILENT.parse().expect("the constant is a directive"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).finish().try_init(),

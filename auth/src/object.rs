@@ -11,7 +11,9 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-pub use names::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, DATABASE_BYTES_MAX, NameRule, OBJECT_BYTES_MAX};
+pub use names::{
+    COMPONENT_BYTES_MAX, COMPONENTS_MAX, DATABASE_BYTES_MAX, NameRule, OBJECT_BYTES_MAX, SECRET_BYTES_MAX,
+};
 pub use spelling::ParseObjectError;
 
 /// Name of the root namespace of every database.

@@ -1,7 +1,7 @@
 //! A wrapper for values that must not be printed.
 //!
 //! Owns redaction and wiping. Never guards against a caller that prints what
-//! [`Secret::expose`] hands out.
+//! [`Secret::expose`] and [`Secret::expose_mut`] hand out.
 
 use std::fmt;
 
@@ -28,6 +28,12 @@ impl<T: Zeroize> Secret<T> {
     /// Returns the value. The name marks the place in a review.
     pub fn expose(&self) -> &T {
         &self.0
+    }
+
+    /// Returns the value to be changed. What outgrows its memory leaves a copy
+    /// behind that is not wiped: reserve first.
+    pub fn expose_mut(&mut self) -> &mut T {
+        &mut self.0
     }
 }
 

@@ -23,6 +23,8 @@ pub enum EntityKind {
     Namespace,
     /// A table, view or materialized view; they share one space of names.
     Table,
+    /// A secret.
+    Secret,
     /// A user.
     User,
     /// A role bound to a user.
@@ -38,6 +40,7 @@ impl fmt::Display for EntityKind {
             EntityKind::Database => "database",
             EntityKind::Namespace => "namespace",
             EntityKind::Table => "table",
+            EntityKind::Secret => "secret",
             EntityKind::User => "user",
             EntityKind::RoleBinding => "role binding",
             EntityKind::Grant => "grant",

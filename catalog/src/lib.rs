@@ -19,6 +19,7 @@ mod function;
 mod ids;
 mod job;
 mod object;
+mod secret;
 mod store;
 mod user;
 
@@ -31,6 +32,7 @@ pub use job::{
     PauseOutcome, Receipt, ResumeOutcome, Status, Trigger, transition,
 };
 pub use object::{Database, Namespace, ObjectChange, Properties, Table, TableChange, TableKind, TableName};
+pub use secret::{Sealed, SecretName, SecretRecord};
 pub use store::{Catalog, RetentionPolicy, Swept};
 pub use user::{NewUser, User, UserChange};
 

@@ -9,6 +9,7 @@ use lancegate_auth::{Grant, Object};
 use crate::Timestamp;
 use crate::error::{CatalogError, EntityKind, Result};
 use crate::ids::TableId;
+use crate::secret::{SecretName, SecretRecord};
 
 /// Separates the components of a namespace path in the store and in SQL.
 const SEPARATOR: char = '$';
@@ -187,6 +188,10 @@ pub enum ObjectChange {
         /// The table.
         id: TableId,
     },
+    /// Adds a secret.
+    CreateSecret(SecretRecord),
+    /// Removes a secret and the grants on it.
+    DropSecret(SecretName),
     /// Adds a grant; see [`Catalog::grant`](crate::Catalog::grant).
     Grant(Grant),
     /// Removes a grant; see [`Catalog::revoke`](crate::Catalog::revoke).

@@ -21,6 +21,7 @@ mod receipts;
 mod retention;
 mod rows;
 mod schema;
+mod secrets;
 mod users;
 mod writer;
 

@@ -10,6 +10,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, TokenizerE
 
 use crate::dialect::GatewayDialect;
 use crate::error::{ParseError, ParseErrorKind};
+use crate::sensitive;
 
 /// A token and its place.
 #[derive(Debug, Clone)]
@@ -122,5 +123,5 @@ fn unreadable(sql: &str, read: &[TokenWithSpan], error: TokenizerError) -> Parse
     if what == "syntax error" {
         problem = problem.with_detail(error.message);
     }
-    problem
+    sensitive::in_text(read.iter().map(|token| &token.token), rest, problem)
 }

@@ -14,6 +14,7 @@ mod limits;
 mod name;
 mod options;
 mod parser;
+mod sensitive;
 
 pub use ast::Statement;
 pub use error::{ParseError, ParseErrorKind};

@@ -17,7 +17,7 @@ use crate::ast::Statement;
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 use crate::limits::Limits;
-use crate::{Parsed, lexer};
+use crate::{Parsed, lexer, sensitive};
 
 /// Splits a script and parses its statements.
 pub(crate) fn script(sql: &str, limits: &Limits) -> Result<Vec<Parsed>, ParseError> {
@@ -28,11 +28,17 @@ pub(crate) fn script(sql: &str, limits: &Limits) -> Result<Vec<Parsed>, ParseErr
         limits.ensure_statement(tokens)?;
         let mut cursor = Cursor::new(sql, tokens, terminator);
         let (start, text) = (cursor.start(), cursor.rest().to_owned());
-        let statement = statement(&mut cursor)?;
-        cursor.expect_end()?;
+        let statement = whole_statement(&mut cursor).map_err(|error| sensitive::in_statement(tokens, error))?;
         parsed.push(Parsed { statement, start, text });
     }
     Ok(parsed)
+}
+
+/// Parses one statement and refuses what is left over.
+fn whole_statement(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
+    let statement = statement(cursor)?;
+    cursor.expect_end()?;
+    Ok(statement)
 }
 
 /// Parses one statement; what is left over is the caller's to refuse.

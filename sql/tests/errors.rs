@@ -143,3 +143,53 @@ fn what_is_not_supported_says_so_and_how_else() {
         assert!(error.hint.is_some() && error.position.is_some(), "{sql}: {error:?}");
     }
 }
+
+/// The errors of statements that carry a value quote nothing from where it may
+/// stand, whatever is wrong with them.
+#[test]
+fn t47_no_error_quotes_a_password_or_a_secret() {
+    for (sql, message) in [
+        ("CREATE SECRET s SECRET_STRING 'hunter2'", "syntax error in CREATE SECRET"),
+        ("CREATE SECRET s 'hunter2'", "syntax error in CREATE SECRET"),
+        ("CREATE SECRET s SECRET_STRING = hunter2", "syntax error in CREATE SECRET"),
+        ("CREATE SECRET s SECRET_STRING = \"hunter2\"", "syntax error in CREATE SECRET"),
+        ("CREATE SECRET s SECRET_STRING = 'a' 'hunter2'", "syntax error in CREATE SECRET"),
+        ("CREATE SECRET s SECRET_STRING = 'it's hunter2", "syntax error in CREATE SECRET"),
+        ("CREATE SECRET s SECRET_STRING = 'it's hunter2'", "unterminated quoted string in CREATE SECRET"),
+        ("CREATE SECRET s SECRET_STRING = 'hunter2", "unterminated quoted string in CREATE SECRET"),
+        ("create secret s secret_string = $t$hunter2$u$", "unterminated dollar-quoted string in CREATE SECRET"),
+        ("CREATE SECRET s SECRET_STRING = N'hunter2'", "syntax error in CREATE SECRET"),
+        ("ALTER SECRET s SET VALUE = 'hunter2'", "syntax error in ALTER SECRET"),
+        ("ALTER SECRET s SECRET_STRING = 'a', 'hunter2'", "syntax error in ALTER SECRET"),
+        ("SELECT 1; SECRET s SECRET_STRING = 'hunter2'", "syntax error at or near \"SECRET\""),
+        ("CREATE OR REPLACE SECRET s SECRET_STRING = 'hunter2'", "syntax error at or near \"SECRET\""),
+        ("EXPLAIN CREATE SECRET s SECRET_STRING = 'hunter2'", ""),
+        ("SELECT \"a; CREATE SECRET s SECRET_STRING = 'hunter2'", "unterminated quoted identifier"),
+        ("CREATE USER u PASSWORD hunter2", "syntax error in CREATE USER"),
+        ("ALTER ROLE u PASSWORD 'a' 'hunter2'", ""),
+        ("ALTER USER u PASSWORD 'hunter2", "unterminated quoted string in ALTER USER"),
+        (
+            "CREATE STORAGE INTEGRATION i STORAGE_PROVIDER = 'S3' KEY 'hunter2'",
+            "syntax error in CREATE STORAGE INTEGRATION",
+        ),
+    ] {
+        let error = parse(sql, &Limits::default()).expect_err(sql);
+        let shown = format!("{error:?}");
+        assert!(!shown.contains("hunter2"), "{sql}: {shown}");
+        assert!(message.is_empty() || error.message == message, "{sql}: {}", error.message);
+        assert!(error.position.is_some(), "{sql}");
+    }
+}
+
+#[test]
+fn other_errors_quote_their_place_as_before() {
+    for (sql, near) in [
+        ("SELECT password FROM t WHERE WHERE", "WHERE"),
+        ("CREATE USER USER u PASSWORD 'x'", "USER"),
+        ("CREATE TABLE secret (a INT,, b INT)", ","),
+        ("SELECT 'a", "'a"),
+    ] {
+        let error = parse(sql, &Limits::default()).expect_err(sql);
+        assert!(error.message.ends_with(&format!("at or near \"{near}\"")), "{sql}: {}", error.message);
+    }
+}

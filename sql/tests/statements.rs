@@ -377,7 +377,9 @@ fn secrets_never_print() {
         assert!(!parsed.loggable().contains("hunter2"), "{sql}");
         assert!(!parsed.statement.to_string().contains("hunter2"), "{sql}");
     }
-    assert!(!format!("{:?}", one("CREATE USER ada PASSWORD 'hunter2'")).contains("hunter2"));
+    for sql in ["CREATE USER ada PASSWORD 'hunter2'", "CREATE SECRET s SECRET_STRING = $t$hunter2$t$"] {
+        assert!(!format!("{:?}", one(sql)).contains("hunter2"), "{sql}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use lancegate_catalog::CatalogError;
 use super::{CommandResult, ConfigArgs, io_runtime, output};
 use crate::config::Config;
 use crate::gateway::{StartError, metadata_advice, open_catalog, prepare_folder};
+use crate::secrets::key::KeyRing;
 use crate::tls;
 
 /// Arguments of `check`.
@@ -31,10 +32,11 @@ enum Finding {
 
 pub(super) fn run(args: CheckArgs) -> CommandResult {
     let config = args.config.load()?;
-    let (metadata, running) = check_metadata(&config)?;
+    let (metadata, running, secrets) = check_metadata(&config)?;
     let mut looks = vec![
         ("data", check_data(&config)),
         ("metadata", metadata),
+        ("secrets.key_file", check_keys(&config, secrets)),
         ("pg.listen", check_port(config.pg.listen, running)),
         ("http.listen", check_port(config.http.listen, running)),
     ];
@@ -85,26 +87,40 @@ fn writable(folder: &Path) -> Finding {
     }
 }
 
-/// Returns what was found, and whether a gateway runs on the store.
-fn check_metadata(config: &Config) -> std::io::Result<(Finding, bool)> {
+/// Returns what was found, whether a gateway runs on the store, and how many
+/// secrets are in it as far as that can be told.
+fn check_metadata(config: &Config) -> std::io::Result<(Finding, bool, usize)> {
     let path = config.metadata_path();
     if !path.exists() {
         let text = format!("{} does not exist; the first start creates it", path.display());
-        return Ok((Finding::Note(text), false));
+        return Ok((Finding::Note(text), false, 0));
     }
     Ok(io_runtime()?.block_on(async {
         match open_catalog(&path).await {
             Ok(catalog) => {
+                let secrets = catalog.secrets(None).await.map_or(0, |secrets| secrets.len());
                 catalog.close().await;
-                (Finding::Good(format!("{} opens", path.display())), false)
+                (Finding::Good(format!("{} opens", path.display())), false, secrets)
             }
             Err(StartError::Metadata(CatalogError::InUse { .. })) => {
-                (Finding::Note(format!("{} is in use by a running gateway", path.display())), true)
+                (Finding::Note(format!("{} is in use by a running gateway", path.display())), true, 0)
             }
-            Err(StartError::Metadata(error)) => (Finding::Problem(metadata_advice(&error)), false),
-            Err(other) => (Finding::Problem(other.to_string()), false),
+            Err(StartError::Metadata(error)) => (Finding::Problem(metadata_advice(&error)), false, 0),
+            Err(other) => (Finding::Problem(other.to_string()), false, 0),
         }
     }))
+}
+
+fn check_keys(config: &Config, secrets: usize) -> Finding {
+    let (path, chosen) = config.key_file();
+    if !path.exists() && !chosen && secrets == 0 {
+        return Finding::Note(format!("{} does not exist; the first start creates it", path.display()));
+    }
+    // A file that is not there is made only in the case above.
+    match KeyRing::open(&path, true, secrets) {
+        Ok(_) => Finding::Good(format!("{} can be used", path.display())),
+        Err(error) => Finding::Problem(error.to_string()),
+    }
 }
 
 fn check_port(address: SocketAddr, running: bool) -> Finding {

@@ -53,6 +53,7 @@ pub(super) const SECTIONS: &[Section] = &[
     Section { name: "jobs", doc: "Refresh jobs and their history." },
     Section { name: "column_refresh", doc: "Refreshes of computed columns." },
     Section { name: "functions", doc: "Workers that run Python Functions." },
+    Section { name: "secrets", doc: "The values of CREATE SECRET." },
     Section { name: "log", doc: "What is written to standard error." },
 ];
 
@@ -216,6 +217,14 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Duration { min: "1s", max: "1h" },
         "10s",
         "The longest time that computed fragments wait to become visible.",
+    ),
+    unset(
+        "secrets.key_file",
+        Kind::Path,
+        "/etc/lancegate/secrets.key",
+        "The keys that seal them: one on each line, 32 random bytes in base64. The first one seals, all of them open; \
+         a start seals anew what an older one has sealed. Nobody but the owner may read the file. \
+         Unset: secrets.key beside the metadata store; the first start makes it.",
     ),
     key(
         "functions.python",

@@ -52,6 +52,14 @@ pub struct JobsConfig {
     pub notice_interval: Duration,
 }
 
+/// `[secrets]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SecretsConfig {
+    /// The keys; unset: beside the metadata store.
+    pub(super) key_file: Option<PathBuf>,
+}
+
 /// `[column_refresh]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

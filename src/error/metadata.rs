@@ -76,6 +76,7 @@ fn word(kind: EntityKind) -> &'static str {
         EntityKind::Database => "database",
         EntityKind::Namespace => "schema",
         EntityKind::Table => "table",
+        EntityKind::Secret => "secret",
         EntityKind::User => "user",
         EntityKind::RoleBinding => "role binding",
         EntityKind::Grant => "grant",
@@ -87,7 +88,9 @@ fn missing(kind: EntityKind) -> SqlState {
         EntityKind::Database => SqlState::INVALID_CATALOG_NAME,
         EntityKind::Namespace => SqlState::INVALID_SCHEMA_NAME,
         EntityKind::Table => SqlState::UNDEFINED_TABLE,
-        EntityKind::Job | EntityKind::User | EntityKind::RoleBinding | EntityKind::Grant => SqlState::UNDEFINED_OBJECT,
+        EntityKind::Job | EntityKind::Secret | EntityKind::User | EntityKind::RoleBinding | EntityKind::Grant => {
+            SqlState::UNDEFINED_OBJECT
+        }
     }
 }
 
@@ -96,6 +99,8 @@ fn duplicate(kind: EntityKind) -> SqlState {
         EntityKind::Database => SqlState::DUPLICATE_DATABASE,
         EntityKind::Namespace => SqlState::DUPLICATE_SCHEMA,
         EntityKind::Table => SqlState::DUPLICATE_TABLE,
-        EntityKind::Job | EntityKind::User | EntityKind::RoleBinding | EntityKind::Grant => SqlState::DUPLICATE_OBJECT,
+        EntityKind::Job | EntityKind::Secret | EntityKind::User | EntityKind::RoleBinding | EntityKind::Grant => {
+            SqlState::DUPLICATE_OBJECT
+        }
     }
 }

@@ -86,6 +86,11 @@ async fn drop_database(engine: &Engine, session: &Session, name: &str, cascade: 
     if cascade {
         let contents = engine.catalog().tables(name, None).await?;
         tables::drop_tables(engine, session.principal.user.as_str(), &contents).await?;
+        let secrets = engine.catalog().secrets(Some(name)).await?;
+        engine
+            .catalog()
+            .apply(secrets.into_iter().map(|secret| ObjectChange::DropSecret(secret.name)).collect())
+            .await?;
         let mut namespaces = engine.catalog().namespaces(name).await?;
         // Children go before their parents.
         namespaces.sort_by_key(|namespace| std::cmp::Reverse(namespace.path.len()));

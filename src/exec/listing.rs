@@ -24,6 +24,7 @@ pub(super) async fn run(engine: &Engine, session: &Session, plan: &ListingPlan) 
         Listing::Relations { database, namespace, kind } => {
             relations(engine, principal, database, namespace.as_deref(), *kind).await?
         }
+        Listing::Secrets { database, namespace } => secrets(engine, principal, database, namespace.as_deref()).await?,
         Listing::Columns(table) => columns(table),
         Listing::Database(name) => vec![vec![name.clone(), "{}".to_owned()]],
         Listing::Schema { database, path } => {
@@ -42,7 +43,7 @@ pub(super) async fn run(engine: &Engine, session: &Session, plan: &ListingPlan) 
     }
     let tag = match plan.what {
         Listing::Columns(_) | Listing::Database(_) | Listing::Schema { .. } => "DESCRIBE",
-        Listing::Databases | Listing::Schemas { .. } | Listing::Relations { .. } => "SHOW",
+        Listing::Databases | Listing::Schemas { .. } | Listing::Relations { .. } | Listing::Secrets { .. } => "SHOW",
     };
     let width = plan.columns().fields().len();
     let columns: Vec<ArrayRef> = (0..width)
@@ -123,6 +124,24 @@ async fn relations(
             && (may(principal, &grants, namespace) || grants.holds(principal, Privilege::Ownership, &object))
     });
     Ok(visible.map(|table| vec![compact(&table.name.namespace), table.name.name.clone()]).collect())
+}
+
+/// Names only, and only of secrets that the caller may do something with.
+async fn secrets(
+    engine: &Engine,
+    principal: &Principal,
+    database: &str,
+    namespace: Option<&[String]>,
+) -> Result<Vec<Vec<String>>> {
+    let grants = engine.catalog().grants().await?;
+    let mut secrets = engine.catalog().secrets(Some(database)).await?;
+    secrets.retain(|secret| {
+        let any = [Privilege::Usage, Privilege::Update, Privilege::Ownership]
+            .into_iter()
+            .any(|privilege| decide(principal, &grants, &Requirement::new(privilege, secret.name.object())).allowed());
+        any && namespace.is_none_or(|namespace| namespace == secret.name.namespace)
+    });
+    Ok(secrets.into_iter().map(|secret| vec![compact(&secret.name.namespace), secret.name.name]).collect())
 }
 
 fn columns(table: &BoundTable) -> Vec<Vec<String>> {

@@ -85,10 +85,15 @@ pub(crate) fn dropped(session: &mut Session, name: &TableName) {
     remember(session, name);
 }
 
-fn remember(session: &mut Session, name: &TableName) {
-    if session.transaction == TransactionStatus::InBlock && !session.written.contains(&name.name) {
-        session.written.push(name.name.clone());
+/// Remembers that a block has changed something that is not a relation.
+pub(crate) fn changed(session: &mut Session, name: &str) {
+    if session.transaction == TransactionStatus::InBlock && !session.written.iter().any(|written| written == name) {
+        session.written.push(name.to_owned());
     }
+}
+
+fn remember(session: &mut Session, name: &TableName) {
+    changed(session, &name.name);
 }
 
 fn apply_set(session: &mut Session, set: &Set) -> Result<()> {

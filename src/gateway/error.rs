@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use lancegate_catalog::CatalogError;
 
 use crate::admin::AdminError;
+use crate::secrets::key::KeyFileError;
 use crate::tls::TlsError;
 
 /// Why a gateway does not start.
@@ -35,6 +36,9 @@ pub enum StartError {
     /// The metadata store does not open.
     #[error("metadata: {}", metadata_advice(.0))]
     Metadata(CatalogError),
+    /// The keys of secrets cannot be used.
+    #[error("secrets.key_file: {0}")]
+    Keys(#[source] KeyFileError),
     /// The first user cannot be created.
     #[error("metadata: the first user cannot be created")]
     FirstUser(#[source] AdminError),

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use lancegate_catalog::{Catalog, Failure, Job, JobKind};
 use serde_json::Value;
 
+use super::rights;
 use super::verdict::failure;
 use crate::error::SqlError;
 use crate::refresh::{self, FunctionHost, Ledger, Limits, Progress, RefreshError, RefreshSpec, garbage};
@@ -88,6 +89,7 @@ impl fmt::Debug for RefreshWork {
 #[async_trait]
 impl Work for RefreshWork {
     async fn run(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
+        rights::ensure(&self.catalog, job).await?;
         match &job.kind {
             JobKind::ComputedRefresh | JobKind::FunctionRefresh => self.refresh(job, progress).await,
             JobKind::CreateFunction

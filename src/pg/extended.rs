@@ -76,7 +76,6 @@ impl std::fmt::Debug for Prepared {
 }
 
 /// The fields of a Bind message.
-#[derive(Debug)]
 pub(in crate::pg) struct Bind {
     pub(in crate::pg) portal: String,
     pub(in crate::pg) statement: String,

@@ -37,7 +37,6 @@ pub(in crate::pg) struct Portal {
 }
 
 /// How far a portal has come.
-#[derive(Debug)]
 pub(in crate::pg) enum PortalState {
     /// Not run yet.
     Bound(Vec<ScalarValue>),
@@ -47,6 +46,18 @@ pub(in crate::pg) enum PortalState {
     Exhausted(RowsTag),
     /// It ran and cannot run again.
     Finished,
+}
+
+/// Parameters may be secrets, so they do not print.
+impl std::fmt::Debug for PortalState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bound(parameters) => f.debug_tuple("Bound").field(&parameters.len()).finish(),
+            Self::Suspended(source) => f.debug_tuple("Suspended").field(source).finish(),
+            Self::Exhausted(tag) => f.debug_tuple("Exhausted").field(tag).finish(),
+            Self::Finished => f.write_str("Finished"),
+        }
+    }
 }
 
 impl Portal {

@@ -1,5 +1,6 @@
 //! One statement on the query runtime: plan, authorize, execute, encode.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,11 +34,18 @@ pub(in crate::pg) struct Worker {
 pub(in crate::pg) type Known = Arc<Authorized<Plan>>;
 
 /// A statement as the client gave it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(in crate::pg) struct Source {
     pub(in crate::pg) statement: Arc<Statement>,
     /// The whole text that the client sent, to which positions refer.
     pub(in crate::pg) text: Arc<str>,
+}
+
+/// Texts may hold passwords and secrets, so they do not print.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("statement", &self.statement.kind()).finish_non_exhaustive()
+    }
 }
 
 /// What started.

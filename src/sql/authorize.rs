@@ -13,6 +13,7 @@ use lancegate_catalog::{Table, TableName};
 use crate::error::{Result, SqlError};
 use crate::exec::Engine;
 use crate::sql::plan::query::{QueryPlan, Read};
+use crate::sql::plan::secrets::no_secret;
 use crate::sql::plan::{DatabasePlan, Plan};
 use crate::sql::resolve::{BoundTable, object_of};
 use crate::sqlstate::SqlState;
@@ -90,6 +91,9 @@ fn denied(requirement: &Requirement, missing: &Missing) -> SqlError {
         let message = format!("relation \"{}\" does not exist", object.name());
         return SqlError::new(SqlState::UNDEFINED_TABLE, message);
     }
+    if missing.object != *object && matches!(object, Object::Secret { .. }) {
+        return no_secret(&object.name());
+    }
     let kind = missing.object.kind().as_str();
     let name = missing.object.name();
     match missing.privilege {
@@ -139,6 +143,7 @@ fn needs(plan: &Plan) -> Vec<Need> {
         Plan::Database(database) => of_database(database),
         Plan::Grant(grant) => plain(grant.requirements()),
         Plan::User(user) => plain(user.requirements()),
+        Plan::Secret(secret) => plain(secret.requirements()),
         Plan::Listing(listing) => plain(listing.requirements()),
         // SET, SHOW, BEGIN and their kin act on the caller's own session.
         Plan::Session(_) => Vec::new(),

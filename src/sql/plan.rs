@@ -4,6 +4,7 @@
 //! that its variants of [`Plan`] carry. A plan is described and executed only
 //! inside an [`Authorized`](crate::sql::authorize::Authorized).
 
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -25,6 +26,7 @@ pub mod jobs;
 pub mod listing;
 pub mod query;
 pub mod refresh;
+pub mod secrets;
 pub mod session;
 pub mod tables;
 pub mod users;
@@ -40,7 +42,9 @@ pub use jobs::JobsPlan;
 pub use listing::ListingPlan;
 pub use query::QueryPlan;
 pub use refresh::{ExplainRefreshPlan, RefreshPlan};
+pub use secrets::SecretPlan;
 pub use session::SessionPlan;
+use session::session_statements;
 pub use tables::{CreateTableAsPlan, CreateTablePlan, DropTablePlan};
 pub use users::UserPlan;
 pub use views::{CreateViewPlan, DropViewPlan};
@@ -78,6 +82,8 @@ pub enum Plan {
     Grant(Box<GrantPlan>),
     /// CREATE, ALTER, DROP USER and SHOW USERS.
     User(Box<UserPlan>),
+    /// CREATE, ALTER, DROP and DESCRIBE SECRET.
+    Secret(Box<SecretPlan>),
     /// SHOW TABLES and its kin, DESCRIBE.
     Listing(Box<ListingPlan>),
     /// Statements that concern the session only.
@@ -101,6 +107,7 @@ impl Plan {
             Self::Database(plan) => plan.columns(),
             Self::Grant(plan) => plan.columns(),
             Self::User(plan) => plan.columns(),
+            Self::Secret(plan) => Some(plan.columns()),
             Self::Listing(plan) => Some(plan.columns()),
             Self::Session(plan) => plan.columns(),
             Self::RefreshColumn(plan) => Some(plan.columns()),
@@ -134,6 +141,7 @@ impl Plan {
             Self::Update(plan) => &plan.rows.parameters.reported,
             Self::Delete(plan) => plan.parameter_types(),
             Self::CreateTableAs(plan) => &plan.source.parameters.reported,
+            Self::Secret(plan) => plan.parameter_types(),
             Self::Truncate(_)
             | Self::CreateTable(_)
             | Self::DropTable(_)
@@ -155,7 +163,7 @@ impl Plan {
 
 /// Binds one statement of one caller. Cheap to clone and free of borrows, so
 /// that binding can move to a thread with a large stack.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Planner {
     /// Where names are looked up.
     pub engine: Engine,
@@ -167,6 +175,13 @@ pub struct Planner {
     pub declared: Arc<[Option<DataType>]>,
     /// For whom system relations are made.
     pub(crate) system: SystemContext,
+}
+
+/// The text may hold passwords and secrets, so it does not print.
+impl fmt::Debug for Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planner").field("caller", &self.caller).finish_non_exhaustive()
+    }
 }
 
 impl Planner {
@@ -210,6 +225,9 @@ impl Planner {
             Statement::CreateUser(_) | Statement::AlterUser(_) | Statement::DropUser(_) | Statement::ShowUsers(_) => {
                 self.plan_user(statement)
             }
+            Statement::CreateSecret(_) | Statement::AlterSecret(_) | Statement::DropSecret(_) => {
+                self.plan_secret(statement).await
+            }
             Statement::CreateFunction(create) => self.plan_create_function(create).await,
             Statement::DropFunction(drop) => self.plan_drop_function(drop).await,
             Statement::CatalogListing(listing) if listing.object == CatalogObject::Functions => {
@@ -231,20 +249,7 @@ impl Planner {
             | Statement::CancelJob(_)
             | Statement::WaitJob(_)
             | Statement::ShowGpuClasses(_) => self.plan_jobs(statement).await,
-            Statement::Set(_)
-            | Statement::Show(_)
-            | Statement::Reset(_)
-            | Statement::Discard(_)
-            | Statement::Begin(_)
-            | Statement::Commit(_)
-            | Statement::Rollback(_)
-            | Statement::Savepoint(_)
-            | Statement::Release(_)
-            | Statement::RollbackTo(_)
-            | Statement::SetTransaction(_)
-            | Statement::Listen(_)
-            | Statement::Unlisten(_)
-            | Statement::Vacuum(_) => self.plan_session(statement),
+            session_statements!() => self.plan_session(statement),
             Statement::Merge(_)
             | Statement::Copy(_)
             | Statement::CloneTable(_)
@@ -258,9 +263,6 @@ impl Planner {
             | Statement::DropStorageIntegration(_)
             | Statement::Comment(_)
             | Statement::AlterFunction(_)
-            | Statement::CreateSecret(_)
-            | Statement::AlterSecret(_)
-            | Statement::DropSecret(_)
             | Statement::CreateApiKey(_)
             | Statement::DropApiKey(_)
             | Statement::ShowApiKeys(_)

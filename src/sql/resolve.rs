@@ -226,15 +226,24 @@ impl Planner {
     /// # Errors
     /// 3F000 if there is no schema to create it in, 3D000, 42602.
     pub async fn creation_name(&self, name: &ObjectName) -> Result<TableName> {
-        let database = name.database.clone().unwrap_or_else(|| self.caller.database.clone());
         ensure_object_name(&name.name)?;
+        let (database, namespace) = self.creation_schema(name).await?;
+        Ok(TableName { database, namespace, name: name.name.clone() })
+    }
+
+    /// Returns database and namespace of an object that a statement creates.
+    ///
+    /// # Errors
+    /// 3F000 if there is no schema to create it in, 3D000.
+    pub async fn creation_schema(&self, name: &ObjectName) -> Result<(String, Vec<String>)> {
+        let database = name.database.clone().unwrap_or_else(|| self.caller.database.clone());
         if let Some(schema) = &name.schema {
             self.ensure_schema(&database, schema).await?;
-            return Ok(TableName { database, namespace: namespace_of(schema), name: name.name.clone() });
+            return Ok((database, namespace_of(schema)));
         }
         for schema in self.caller.creation_path() {
             if self.schema_exists(&database, &schema).await? {
-                return Ok(TableName { database, namespace: namespace_of(&schema), name: name.name.clone() });
+                return Ok((database, namespace_of(&schema)));
             }
         }
         Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))
@@ -316,10 +325,18 @@ pub fn ensure_object_name(name: &str) -> Result<()> {
     if name.len() > 128 {
         return Err(SqlError::new(SqlState::NAME_TOO_LONG, format!("identifier \"{name}\" is too long")));
     }
+    ensure_plain_name(name)
+}
+
+/// Refuses characters that separate or escape names.
+///
+/// # Errors
+/// 42602.
+pub fn ensure_plain_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if name.is_empty() || name == "." || name == ".." || !name.chars().all(allowed) {
         return Err(SqlError::new(SqlState::INVALID_NAME, format!("invalid name \"{name}\""))
-            .detail("Names of tables, views and schemas consist of letters, digits, \"_\", \".\" and \"-\"."));
+            .detail("Names consist of letters, digits, \"_\", \".\" and \"-\"."));
     }
     Ok(())
 }

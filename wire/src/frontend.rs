@@ -2,6 +2,8 @@
 
 mod reader;
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use crate::error::{WireError, protocol};
@@ -17,7 +19,7 @@ pub enum Target {
 }
 
 /// A message of a client, checked.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum FrontendMessage {
     /// Simple query.
     Query(String),
@@ -80,6 +82,46 @@ pub enum FrontendMessage {
     Password(Bytes),
     /// The obsolete function call; only its framing is checked.
     FunctionCall,
+}
+
+/// Texts, values and passwords do not print; only how long they are.
+impl fmt::Debug for FrontendMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Query(sql) => f.debug_tuple("Query").field(&sql.len()).finish(),
+            Self::Parse { name, sql, parameter_types } => f
+                .debug_struct("Parse")
+                .field("name", name)
+                .field("sql", &sql.len())
+                .field("parameter_types", parameter_types)
+                .finish(),
+            Self::Bind { portal, statement, parameter_formats, parameters, result_formats } => f
+                .debug_struct("Bind")
+                .field("portal", portal)
+                .field("statement", statement)
+                .field("parameter_formats", parameter_formats)
+                .field("parameters", &parameters.len())
+                .field("result_formats", result_formats)
+                .finish(),
+            Self::Describe { target, name } => {
+                f.debug_struct("Describe").field("target", target).field("name", name).finish()
+            }
+            Self::Execute { portal, max_rows } => {
+                f.debug_struct("Execute").field("portal", portal).field("max_rows", max_rows).finish()
+            }
+            Self::Close { target, name } => {
+                f.debug_struct("Close").field("target", target).field("name", name).finish()
+            }
+            Self::Flush => f.write_str("Flush"),
+            Self::Sync => f.write_str("Sync"),
+            Self::Terminate => f.write_str("Terminate"),
+            Self::CopyData(data) => f.debug_tuple("CopyData").field(&data.len()).finish(),
+            Self::CopyDone => f.write_str("CopyDone"),
+            Self::CopyFail(reason) => f.debug_tuple("CopyFail").field(&reason.len()).finish(),
+            Self::Password(body) => f.debug_tuple("Password").field(&body.len()).finish(),
+            Self::FunctionCall => f.write_str("FunctionCall"),
+        }
+    }
 }
 
 /// The first SASL answer, a body of [`FrontendMessage::Password`].

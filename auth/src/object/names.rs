@@ -8,9 +8,10 @@ pub const DATABASE_BYTES_MAX: usize = 64;
 pub const COMPONENT_BYTES_MAX: usize = 64;
 /// Most components of a namespace path.
 pub const COMPONENTS_MAX: usize = 10;
-/// Longest name of a table, view, secret, function or storage integration, in
-/// bytes.
+/// Longest name of a table, view, function or storage integration, in bytes.
 pub const OBJECT_BYTES_MAX: usize = 128;
+/// Longest name of a secret, in bytes.
+pub const SECRET_BYTES_MAX: usize = 255;
 
 /// The rule that a name breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -60,11 +61,15 @@ impl Object {
             }
             Self::Table { database, namespace, name }
             | Self::View { database, namespace, name }
-            | Self::MaterializedView { database, namespace, name }
-            | Self::Secret { database, namespace, name } => {
+            | Self::MaterializedView { database, namespace, name } => {
                 ensure_database(database)?;
                 ensure_path(namespace)?;
                 ensure_plain(name, OBJECT_BYTES_MAX)
+            }
+            Self::Secret { database, namespace, name } => {
+                ensure_database(database)?;
+                ensure_path(namespace)?;
+                ensure_plain(name, SECRET_BYTES_MAX)
             }
             Self::Function { database, namespace, name } => {
                 ensure_database(database)?;
@@ -155,6 +160,15 @@ mod tests {
         check(table("db", &["public", "a"], "t"), Err(NameRule::RootAsComponent));
         check(table("db", &["a"; 10], "t"), Ok(()));
         check(table("db", &["a"; 11], "t"), Err(NameRule::TooDeep { components_max: 10 }));
+    }
+
+    #[test]
+    fn a_secret_has_a_longer_name() {
+        let secret =
+            |name: &str| Object::Secret { database: "db".to_owned(), namespace: Vec::new(), name: name.to_owned() };
+        assert_eq!(secret(&"x".repeat(255)).ensure_names(), Ok(()));
+        assert_eq!(secret(&"x".repeat(256)).ensure_names(), Err(NameRule::TooLong { bytes_max: 255 }));
+        assert_eq!(secret("a$b").ensure_names(), Err(NameRule::Character));
     }
 
     #[test]

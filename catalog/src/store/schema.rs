@@ -5,6 +5,8 @@
 //! 64-bit integers, partial indexes. Times are microseconds since 1970, JSON
 //! is text, a namespace is its components joined with `$`, the root is ''.
 
+mod secrets;
+
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use crate::error::Result;
@@ -21,10 +23,12 @@ pub(super) enum Standing {
     },
 }
 
-/// The schema version that this software writes.
-pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
+/// The newest schema version that this software writes.
+pub(super) const VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 
-const MIGRATIONS: &[&[&str]] = &[FIRST, PARTS, FUNCTIONS];
+/// Each migration with its number, ascending. What a file lacks is applied,
+/// whatever newer ones it has.
+const MIGRATIONS: &[(i64, &[&str])] = &[(1, FIRST), (2, PARTS), (3, FUNCTIONS), (4, secrets::TABLES)];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE jobs (
@@ -205,13 +209,14 @@ pub(super) async fn migrate(connection: &mut SqliteConnection, application_id: i
     )
     .execute(&mut *transaction)
     .await?;
-    let found: i64 = sqlx::query_scalar("SELECT COALESCE(MAX(version), 0) FROM lancegate_schema")
-        .fetch_one(&mut *transaction)
+    let applied: Vec<i64> = sqlx::query_scalar("SELECT version FROM lancegate_schema ORDER BY version")
+        .fetch_all(&mut *transaction)
         .await?;
-    if found > VERSION {
+    let known = |version: &i64| MIGRATIONS.iter().any(|(known, _)| known == version);
+    if let Some(found) = applied.iter().rev().copied().find(|version| !known(version)) {
         return Ok(Standing::Newer { found });
     }
-    for (version, statements) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
+    for (version, statements) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
         for statement in *statements {
             sqlx::query(*statement).execute(&mut *transaction).await?;
         }
@@ -220,11 +225,22 @@ pub(super) async fn migrate(connection: &mut SqliteConnection, application_id: i
             .execute(&mut *transaction)
             .await?;
     }
-    if found == 0 {
+    if applied.is_empty() {
         let mark = format!("PRAGMA application_id = {application_id}");
         // The number is a constant of this crate.
         sqlx::query(AssertSqlSafe(mark)).execute(&mut *transaction).await?;
     }
     transaction.commit().await?;
     Ok(Standing::Current)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_are_numbered_once_and_in_order() {
+        assert!(MIGRATIONS.windows(2).all(|pair| pair[0].0 < pair[1].0), "each follows the one before");
+        assert_eq!(MIGRATIONS[0].0, 1);
+    }
 }

@@ -8,4 +8,5 @@ mod grants;
 mod jobs;
 mod objects;
 mod opening;
+mod secrets;
 mod support;

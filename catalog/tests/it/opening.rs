@@ -156,6 +156,33 @@ async fn a_newer_schema_is_read_and_not_written() {
     assert!(matches!(error, CatalogError::NewerSchema { found: 99, .. }), "{error}");
 }
 
+/// Migrations of two branches of the software meet in one file in either order.
+#[tokio::test]
+async fn a_file_gets_the_migration_that_it_lacks_whatever_newer_ones_it_has() {
+    let mut store = Store::new().await;
+    store.catalog.close().await;
+    let mut connection = raw(&store.path()).await;
+    connection.execute("DROP INDEX job_receipts_staged").await.unwrap();
+    connection.execute("DROP INDEX job_receipts_garbage").await.unwrap();
+    connection.execute("DELETE FROM lancegate_schema WHERE version = 2").await.unwrap();
+    connection.close().await.unwrap();
+
+    store.reopen().await;
+    store.catalog.submit(refresh("docs"), at(0)).await.unwrap();
+    store.catalog.close().await;
+    let mut connection = raw(&store.path()).await;
+    let versions: Vec<i64> = sqlx::query_scalar("SELECT version FROM lancegate_schema ORDER BY version")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    assert!(versions.contains(&2) && versions.len() > 2, "{versions:?}");
+    let indexes: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_master WHERE name LIKE 'job_receipts_%age%'")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(indexes, 2);
+}
+
 #[tokio::test]
 async fn files_that_are_not_ours_are_refused_and_left_alone() {
     let folder = TempDir::new().unwrap();

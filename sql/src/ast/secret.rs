@@ -1,13 +1,20 @@
 //! Secrets and API keys. Values never print.
 //!
 //! ```sql
-//! CREATE SECRET [IF NOT EXISTS] <name> [TYPE = GENERIC_STRING] SECRET_STRING = {'<value>' | $1}
-//! ALTER SECRET [IF EXISTS] <name> [SET] SECRET_STRING = {'<value>' | $1}
+//! CREATE SECRET [IF NOT EXISTS] <name> [TYPE = GENERIC_STRING]
+//!     SECRET_STRING = {'<value>' | $<tag>$<value>$<tag>$ | $1}
+//! ALTER SECRET [IF EXISTS] <name> [SET] SECRET_STRING = {'<value>' | $<tag>$<value>$<tag>$ | $1}
 //! DROP SECRET [IF EXISTS] <name>
 //! CREATE API KEY <name> [FOR USER <user>] [VALID UNTIL '<time>']
 //! DROP API KEY [IF EXISTS] <name>
 //! SHOW API KEYS
 //! ```
+//!
+//! Example: `CREATE SECRET hub_token TYPE = GENERIC_STRING SECRET_STRING = $1`
+//!
+//! Example: `ALTER SECRET IF EXISTS hub_token SECRET_STRING = $1`
+//!
+//! Example: `DROP SECRET IF EXISTS hub_token`
 //!
 //! Example: `CREATE API KEY ci FOR USER ada VALID UNTIL '2030-01-01'`
 

@@ -12,6 +12,8 @@
 
 use std::fmt;
 
+use lancegate_auth::Secret;
+
 use super::table::write_drop;
 use crate::name::{Ident, Literal};
 
@@ -61,19 +63,21 @@ pub struct UserOptions {
     pub connection_limit: Option<i32>,
 }
 
-/// A password. It prints as `<redacted>` wherever it is formatted.
+/// A password or the value of a secret. It prints as `<redacted>` wherever it is
+/// formatted, and its memory is wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Password(String);
+pub struct Password(Secret<String>);
 
 impl Password {
     /// Returns the password.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self(Secret::new(text.into()))
     }
 
-    /// Returns the text, for a verifier and nothing else.
+    /// Returns the text, to make a verifier of it or to seal it, and for nothing
+    /// else.
     pub fn expose(&self) -> &str {
-        &self.0
+        self.0.expose()
     }
 }
 

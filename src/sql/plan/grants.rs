@@ -178,7 +178,8 @@ impl Planner {
                     }
                 }
             }
-            GrantTarget::Secret(_) | GrantTarget::StorageIntegration(_) => {
+            GrantTarget::Secret(name) => self.secret_object(name, must_exist).await?,
+            GrantTarget::StorageIntegration(_) => {
                 return Err(SqlError::not_supported(format!("privileges on {target} are not supported yet")));
             }
         })

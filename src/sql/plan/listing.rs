@@ -45,6 +45,13 @@ pub enum Listing {
         /// Tables, views or materialized views.
         kind: lancegate_catalog::TableKind,
     },
+    /// Secrets of a database.
+    Secrets {
+        /// The database.
+        database: String,
+        /// Only those of this namespace.
+        namespace: Option<Vec<String>>,
+    },
     /// Columns of a table.
     Columns(BoundTable),
     /// Properties of a database.
@@ -67,7 +74,9 @@ impl ListingPlan {
     /// Returns what is needed; most listings leave out what the caller may not see.
     pub fn requirements(&self) -> Vec<Requirement> {
         match &self.what {
-            Listing::Databases | Listing::Schemas { .. } | Listing::Relations { .. } => Vec::new(),
+            Listing::Databases | Listing::Schemas { .. } | Listing::Relations { .. } | Listing::Secrets { .. } => {
+                Vec::new()
+            }
             Listing::Columns(table) => vec![Requirement::new(Privilege::Select, table.object())],
             Listing::Database(name) => vec![Requirement::new(Privilege::Usage, Object::Database(name.clone()))],
             Listing::Schema { database, path } => {
@@ -105,6 +114,7 @@ impl Planner {
             CatalogObject::MaterializedViews => {
                 (relations(lancegate_catalog::TableKind::MaterializedView), &["namespace_path", "name"])
             }
+            CatalogObject::Secrets => (Listing::Secrets { database, namespace }, &["namespace_path", "name"]),
             CatalogObject::Columns => match &listing.scope {
                 Some(ListingScope::Object(name)) => {
                     (Listing::Columns(self.table(name).await?), &["column_name", "data_type", "is_nullable"])
@@ -122,13 +132,16 @@ impl Planner {
         })))
     }
 
-    /// Binds DESCRIBE of a database or schema.
+    /// Binds DESCRIBE of a database, schema or secret.
     ///
     /// # Errors
-    /// 3D000, 3F000, 0A000.
+    /// 3D000, 3F000, 42704, 0A000.
     pub(super) async fn plan_describe(&self, describe: &Describe) -> Result<Plan> {
         if let DescribeTarget::Function(name) = &describe.target {
             return self.plan_describe_function(name).await;
+        }
+        if let DescribeTarget::Secret(name) = &describe.target {
+            return self.plan_describe_secret(name).await;
         }
         let what = match &describe.target {
             DescribeTarget::Database(name) => {

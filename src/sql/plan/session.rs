@@ -9,6 +9,28 @@ use lancegate_sql::ast::{Show, Statement};
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
 
+/// The statements that concern the session only, as a pattern: the one list of
+/// them. They are over at once.
+macro_rules! session_statements {
+    () => {
+        ::lancegate_sql::Statement::Set(_)
+            | ::lancegate_sql::Statement::Show(_)
+            | ::lancegate_sql::Statement::Reset(_)
+            | ::lancegate_sql::Statement::Discard(_)
+            | ::lancegate_sql::Statement::Begin(_)
+            | ::lancegate_sql::Statement::Commit(_)
+            | ::lancegate_sql::Statement::Rollback(_)
+            | ::lancegate_sql::Statement::Savepoint(_)
+            | ::lancegate_sql::Statement::Release(_)
+            | ::lancegate_sql::Statement::RollbackTo(_)
+            | ::lancegate_sql::Statement::SetTransaction(_)
+            | ::lancegate_sql::Statement::Listen(_)
+            | ::lancegate_sql::Statement::Unlisten(_)
+            | ::lancegate_sql::Statement::Vacuum(_)
+    };
+}
+pub(crate) use session_statements;
+
 /// A statement about the session.
 #[derive(Debug, Clone)]
 pub struct SessionPlan {
@@ -55,4 +77,40 @@ impl Planner {
 fn no_channel(command: &str) -> SqlError {
     SqlError::not_supported(format!("{command} is not supported"))
         .hint("There are no channels; SHOW JOBS and WAIT JOB tell of jobs.")
+}
+
+#[cfg(test)]
+mod tests {
+    use lancegate_sql::{Limits, parse};
+
+    use crate::exec::Engine;
+
+    #[test]
+    fn statements_about_the_session_are_small() {
+        let cases = [
+            ("SET search_path = public", true),
+            ("SHOW search_path", true),
+            ("RESET ALL", true),
+            ("DISCARD ALL", true),
+            ("BEGIN", true),
+            ("COMMIT", true),
+            ("ROLLBACK", true),
+            ("SAVEPOINT s", true),
+            ("RELEASE s", true),
+            ("ROLLBACK TO s", true),
+            ("SET TRANSACTION READ ONLY", true),
+            ("LISTEN c", true),
+            ("UNLISTEN *", true),
+            ("VACUUM", true),
+            ("SELECT 1", true),
+            ("SELECT * FROM t", false),
+            ("SHOW TABLES", false),
+            ("SHOW JOBS", false),
+            ("DROP TABLE t", false),
+        ];
+        for (sql, small) in cases {
+            let statement = parse(sql, &Limits::default()).unwrap().remove(0).statement;
+            assert_eq!(Engine::is_small(&statement), small, "{sql}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::super::grants;
 use super::super::rows::micros;
+use super::super::secrets;
 use super::super::writer::Tx;
 use super::{find_table, find_table_by_id};
 use crate::Timestamp;
@@ -29,6 +30,12 @@ pub(in crate::store) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result
         ObjectChange::RenameTable { id, to } => rename_table(tx, id, &to).await,
         ObjectChange::AlterTable { id, change } => alter_table(tx, id, change).await,
         ObjectChange::DropTable { id } => drop_table(tx, id).await,
+        ObjectChange::CreateSecret(secret) => {
+            ensure_database(tx, &secret.name.database).await?;
+            ensure_namespace(tx, &secret.name.database, &secret.name.namespace).await?;
+            secrets::insert(tx, &secret).await
+        }
+        ObjectChange::DropSecret(name) => secrets::remove(tx, &name).await,
         ObjectChange::Grant(grant) => grants::insert(tx, &grant).await.map(drop),
         ObjectChange::Revoke(grant) => grants::remove(tx, &grant).await,
     }
@@ -55,7 +62,8 @@ async fn drop_database(tx: &mut Tx, name: &str) -> Result<()> {
     ensure_database(tx, name).await?;
     let inhabitants: i64 = sqlx::query_scalar(
         "SELECT (SELECT count(*) FROM namespaces WHERE database_name = $1)
-            + (SELECT count(*) FROM tables WHERE database_name = $1)",
+            + (SELECT count(*) FROM tables WHERE database_name = $1)
+            + (SELECT count(*) FROM secrets WHERE database_name = $1)",
     )
     .bind(name)
     .fetch_one(tx.connection())
@@ -124,7 +132,8 @@ async fn drop_namespace(tx: &mut Tx, database: &str, path: &[String]) -> Result<
     let inhabitants: i64 = sqlx::query_scalar(
         "SELECT (SELECT count(*) FROM namespaces WHERE database_name = $1
                 AND substr(path, 1, length($2) + 1) = $2 || '$')
-            + (SELECT count(*) FROM tables WHERE database_name = $1 AND namespace = $2)",
+            + (SELECT count(*) FROM tables WHERE database_name = $1 AND namespace = $2)
+            + (SELECT count(*) FROM secrets WHERE database_name = $1 AND namespace = $2)",
     )
     .bind(database)
     .bind(&text)
