@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use lancegate_catalog::Catalog;
 use lancegate_functions::sandbox::Policy;
+use lancegate_functions::{Environments, Models};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -83,7 +84,7 @@ impl Gateway {
         let compute = Compute::start(config.query.thread_count()).map_err(StartError::Compute)?;
 
         let store = Store::new(&config.data).map_err(StartError::Store)?.counting(metrics.commits.clone());
-        let functions = function_host(&config);
+        let functions = function_host(&config)?;
         let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics, &functions);
         let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
         let engine = open_engine(&config, &catalog, store, &jobs, functions, secrets)?;
@@ -212,9 +213,16 @@ fn jobs_parts(
     }
 }
 
-/// Workers are this program again; environments are kept beside the metadata store.
-fn function_host(config: &Config) -> FunctionHost {
+/// Where models come from unless the configuration or `HF_ENDPOINT` says otherwise.
+const MODEL_ENDPOINT: &str = "https://huggingface.co";
+
+/// Workers are this program again.
+fn function_host(config: &Config) -> Result<FunctionHost, StartError> {
     let set = &config.functions;
+    let endpoint = set.model_endpoint.clone().or_else(|| std::env::var("HF_ENDPOINT").ok());
+    let endpoint = endpoint.as_deref().unwrap_or(MODEL_ENDPOINT);
+    let models = Models::new(set.models.clone(), endpoint, set.model_bytes.get()).map_err(StartError::Models)?;
+    let environments = Environments::new(set.environments.clone(), set.python.clone());
     let program = std::env::current_exe().unwrap_or_else(|_| "lancegate".into());
     let policy = Policy {
         mode: set.sandbox,
@@ -223,7 +231,7 @@ fn function_host(config: &Config) -> FunctionHost {
         processes_max: set.processes_max as u64,
         ..Policy::default()
     };
-    FunctionHost::new(set.environments.clone(), set.python.clone(), program, policy, set.init_timeout.get())
+    Ok(FunctionHost::new(environments, models, program, policy, set.init_timeout.get()))
 }
 
 /// Reads the keys, and seals anew what an older one of them has sealed.

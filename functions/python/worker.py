@@ -22,6 +22,7 @@ import json
 import linecache
 import socket
 import struct
+import tempfile
 import threading
 import time
 import traceback
@@ -112,7 +113,18 @@ def heartbeat():
         send(HEARTBEAT, {})
 
 
+def link(models):
+    """Shows each snapshot by its name in the hub cache of an HF_HOME that this process alone has."""
+    home = os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="huggingface-")
+    cache = os.path.join(home, "hub")
+    os.mkdir(cache)
+    for model in models:
+        os.symlink(model["path"], os.path.join(cache, model["name"]))
+
+
 def load(spec):
+    if spec.get("models"):
+        link(spec["models"])
     progress = types.ModuleType("lance_progress")
     progress.heartbeat = heartbeat
     sys.modules["lance_progress"] = progress

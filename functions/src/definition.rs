@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
+use crate::models::Model;
 use crate::types::{parse_type, print_type};
 
 /// An Arrow type in JSON, by its name.
@@ -97,6 +98,9 @@ pub struct Definition {
     /// Environment variables.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
+    /// Model snapshots that are on the node before it is initialized.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<Model>,
     /// Whether it may use the network.
     #[serde(default)]
     pub network: bool,

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - [`definition`] says what a version of a Function is, [`types`] how its types are written.
+//! - [`environment`] builds the Python that runs it, [`models`] fetches the model snapshots that it declares.
 //! - [`sandbox`] confines a worker; `protocol` checks what it sends; [`redact`] takes secrets out of what it says.
 //! - [`executor`] runs a batch: [`sizing`] of calls, [`limits`] on failures, range recovery, quarantine.
 //! - [`pool`] keeps workers between jobs. A worker is in one executor at a time.
@@ -19,6 +20,7 @@ pub mod definition;
 pub mod environment;
 pub mod executor;
 pub mod limits;
+pub mod models;
 pub mod pool;
 mod protocol;
 pub mod redact;
@@ -30,6 +32,7 @@ pub mod worker;
 pub use self::definition::Definition;
 pub use self::environment::{EnvironmentError, Environments, Python};
 pub use self::executor::{Evaluated, Executor, ExecutorError, Options, RowError};
+pub use self::models::{Model, ModelError, Models};
 pub use self::pool::Pool;
 pub use self::protocol::Raised;
 pub use self::sandbox::worker_main;

@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::cgroup::Cgroup;
 use crate::definition::{CallMode, Definition};
+use crate::models::Snapshot;
 use crate::protocol::{self, Bounds, Frame, FrameError, Kind, Raised, RaisedRow};
 use crate::redact::Redactor;
 use crate::sandbox::{Mode, Policy, SUPERVISE};
@@ -48,6 +49,8 @@ pub struct Launch {
     pub python: PathBuf,
     /// All environment variables of the worker, secrets among them.
     pub environment: Vec<(String, String)>,
+    /// Models that it finds in its `HF_HOME`; their folders are among what the policy lets it read.
+    pub models: Vec<Snapshot>,
     /// See [`Policy`].
     pub policy: Policy,
     /// Knows the secrets.
@@ -141,6 +144,7 @@ impl Worker {
             "mode": definition.mode,
             "output_schema": STANDARD.encode(protocol::encode_schema(&worker.schema).expect("a schema of known types")),
             "progress_secs": PROGRESS_SECS,
+            "models": launch.models,
         });
         let sent = worker.send(Kind::Initialize, &spec, &[]).await;
         let answer = match timeout(init_timeout, worker.read(0)).await {

@@ -31,6 +31,7 @@ fn function(signature: &str, source: &str) -> Definition {
         pip: vec![],
         python_version: None,
         env: Default::default(),
+        models: vec![],
         network: false,
     }
 }
@@ -68,6 +69,7 @@ impl Bench {
             prefix: vec![],
             python: python.executable,
             environment: self.environment.clone(),
+            models: vec![],
             policy: Policy { readable: python.readable, ..self.policy.clone() },
             redactor: Redactor::new(self.secrets.iter().map(String::as_str)),
         };

@@ -239,6 +239,24 @@ pub(super) const KEYS: &[Key] = &[
         "The folder where environments of Functions with packages are built and kept.",
     ),
     key(
+        "functions.models",
+        Kind::Path,
+        "/var/tmp/lancegate-models",
+        "The folder where snapshots of models are kept, by database, repository and revision.",
+    ),
+    unset(
+        "functions.model_endpoint",
+        Kind::Text,
+        "https://hub.example.com",
+        "The hub that models come from. Unset: the environment variable HF_ENDPOINT, or https://huggingface.co.",
+    ),
+    key(
+        "functions.model_bytes",
+        Kind::ByteSize { min: "1KiB", max: "1TiB" },
+        "20GiB",
+        "The largest snapshot of a model; a larger one is refused before the Function's code runs.",
+    ),
+    key(
         "functions.sandbox",
         Kind::Choice(&["require", "prefer", "off"]),
         "prefer",

@@ -82,6 +82,12 @@ pub struct FunctionsConfig {
     pub python: PathBuf,
     /// Where environments are built.
     pub environments: PathBuf,
+    /// Where models are kept.
+    pub models: PathBuf,
+    /// The hub that models come from; unset: `HF_ENDPOINT`, or huggingface.co.
+    pub model_endpoint: Option<String>,
+    /// The largest snapshot of a model.
+    pub model_bytes: ByteSize,
     /// How much of the sandbox must be there.
     pub sandbox: lancegate_functions::sandbox::Mode,
     /// How long a worker may take to make its instance.

@@ -51,6 +51,9 @@ pub enum StartError {
     /// The query engine or the login data cannot be opened.
     #[error("query: {}", .0.message)]
     Engine(crate::error::SqlError),
+    /// The hub that models come from has no usable address.
+    #[error("functions.model_endpoint: {0}")]
+    Models(String),
     /// The threads that compute cannot be started.
     #[error("query.threads: the compute threads cannot be started")]
     Compute(#[source] io::Error),

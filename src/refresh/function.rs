@@ -28,6 +28,9 @@ mod host;
 /// Function afterwards changes the job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionSpec {
+    /// The database that its models are fetched for.
+    #[serde(default)]
+    pub database: String,
     /// Name of the Function.
     pub name: String,
     /// Its version.

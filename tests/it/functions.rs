@@ -4,6 +4,7 @@
 mod conflicts;
 mod errors;
 mod long;
+mod models;
 mod options;
 
 use tokio_postgres::Client;

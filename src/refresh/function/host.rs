@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use lancegate_functions::limits::{FailureLimits, JobLimits};
+use lancegate_functions::models::{self, Snapshot};
 use lancegate_functions::redact::Redactor;
 use lancegate_functions::sandbox::Policy;
-use lancegate_functions::{Definition, EnvironmentError, Environments, ExecutorError, Launch, Options, Pool, Python};
+use lancegate_functions::{
+    Definition, EnvironmentError, Environments, ExecutorError, Launch, ModelError, Models, Options, Pool, Python,
+};
 
 use super::budget::Share;
 use super::{FunctionEvaluator, FunctionSpec};
@@ -18,6 +21,8 @@ use crate::refresh::{Limits, RefreshError};
 #[derive(Debug, Clone)]
 pub struct FunctionHost {
     environments: Environments,
+    /// `None` where nothing runs.
+    models: Option<Models>,
     pool: Pool,
     program: PathBuf,
     policy: Policy,
@@ -31,17 +36,30 @@ const IDLE_MAX: usize = 8;
 const IDLE_KEEP: Duration = Duration::from_secs(300);
 
 impl FunctionHost {
-    /// Keeps environments in `folder`, made from `python`; workers are this program under `policy`, and make their
-    /// instance within `init_timeout` unless a refresh says otherwise.
-    pub fn new(folder: PathBuf, python: PathBuf, program: PathBuf, policy: Policy, init_timeout: Duration) -> Self {
-        let environments = Environments::new(folder, python);
-        Self { environments, pool: Pool::new(IDLE_MAX, IDLE_KEEP), program, policy, init_timeout }
+    /// Workers are `program` under `policy`, and make their instance within `init_timeout` unless a refresh says
+    /// otherwise.
+    pub fn new(
+        environments: Environments,
+        models: Models,
+        program: PathBuf,
+        policy: Policy,
+        init_timeout: Duration,
+    ) -> Self {
+        let pool = Pool::new(IDLE_MAX, IDLE_KEEP);
+        Self { environments, models: Some(models), pool, program, policy, init_timeout }
     }
 
     /// A host that runs nothing, for refreshes of expression columns.
     pub fn none() -> Self {
         let nothing = PathBuf::from("/dev/null");
-        Self::new(nothing.clone(), nothing.clone(), nothing, Policy::default(), Duration::ZERO)
+        Self {
+            environments: Environments::new(nothing.clone(), nothing.clone()),
+            models: None,
+            pool: Pool::new(0, Duration::ZERO),
+            program: nothing,
+            policy: Policy::default(),
+            init_timeout: Duration::ZERO,
+        }
     }
 
     /// Builds the environment of a Function, if it is not there yet.
@@ -64,16 +82,18 @@ impl FunctionHost {
         output: DataType,
         limits: &Limits,
     ) -> Result<FunctionEvaluator, RefreshError> {
-        let python = self.prepare(&spec.definition).await.map_err(|error| RefreshError::Function {
+        let no_instance = |message: String| RefreshError::Function {
             function: spec.name.clone(),
             place: None,
-            error: Box::new(ExecutorError::Initialization { message: error.to_string(), output: String::new() }),
-        })?;
+            error: Box::new(ExecutorError::Initialization { message, output: String::new() }),
+        };
+        let python = self.prepare(&spec.definition).await.map_err(|error| no_instance(error.to_string()))?;
+        let snapshots = self.snapshots(spec).await.map_err(|error| no_instance(error.to_string()))?;
         let positions = spec.arguments.iter().map(|name| inputs.index_of(name)).collect::<Result<Vec<_>, _>>();
         let positions = positions.map_err(|error| RefreshError::Evaluate(error.into()))?;
         let processes = spec.processes_max.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
         let share = spec.budget.share(limits.workers.min(processes), self.policy.memory_bytes);
-        let launch = self.launch(&spec.definition, python, share);
+        let launch = self.launch(&spec.definition, python, snapshots, share);
         let key = format!("{} {:?} {:?}", spec.definition.digest(), launch.python, launch.policy);
         let failures = FailureLimits { fraction: spec.max_failed_fraction, rows: spec.max_failed_rows };
         Ok(FunctionEvaluator {
@@ -92,20 +112,31 @@ impl FunctionHost {
         })
     }
 
-    fn launch(&self, definition: &Definition, python: Python, share: Share) -> Launch {
+    /// Fetches the models of a Function that are not on this node yet (HF-01).
+    async fn snapshots(&self, spec: &FunctionSpec) -> Result<Vec<Snapshot>, ModelError> {
+        let (Some(models), wanted) = (&self.models, &spec.definition.models) else { return Ok(Vec::new()) };
+        let token = spec.definition.env.get("HF_TOKEN").map(String::as_str);
+        models.prepare(&spec.database, wanted, token).await
+    }
+
+    fn launch(&self, definition: &Definition, python: Python, snapshots: Vec<Snapshot>, share: Share) -> Launch {
         let mut environment: Vec<(String, String)> = definition.env.clone().into_iter().collect();
         for (name, value) in [("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"), ("TMPDIR", "/tmp"), ("LANG", "C.UTF-8")] {
             if !definition.env.contains_key(name) {
                 environment.push((name.to_owned(), value.to_owned()));
             }
         }
+        models::set_environment(&mut environment, &definition.models);
+        let mut readable = python.readable;
+        readable.extend(snapshots.iter().map(|snapshot| snapshot.path.clone()));
         Launch {
             program: self.program.clone(),
             prefix: vec![WORKER_COMMAND.to_owned()],
             python: python.executable,
             environment,
+            models: snapshots,
             policy: Policy {
-                readable: python.readable,
+                readable,
                 network: definition.network,
                 memory_bytes: share.memory_bytes,
                 cpu_millis: share.cpu_millis,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use lancegate_auth::{Object, Privilege, Requirement};
 use lancegate_catalog::{FunctionVersion, TableName};
-use lancegate_functions::Definition;
 use lancegate_functions::definition::{ArrowType, CallMode, Parameter, ResultStability, SideEffects};
 use lancegate_functions::types::{parse_type, print_type};
+use lancegate_functions::{Definition, models};
 use lancegate_sql::ast::{self, FunctionBody, FunctionDefinition};
 use lancegate_sql::{ObjectName, SqlOption};
 use serde::de::DeserializeOwned;
@@ -209,6 +209,7 @@ fn definition(name: &str, body: &FunctionBody, options: &[SqlOption]) -> Result<
         pip: Vec::new(),
         python_version: None,
         env: std::collections::BTreeMap::new(),
+        models: Vec::new(),
         network: false,
     };
     for option in options {
@@ -240,6 +241,16 @@ fn set(definition: &mut Definition, option: &SqlOption) -> Result<()> {
         "env" => {
             definition.env =
                 serde_json::from_str(text).map_err(|_| bad_value(name, text, "a JSON object of names and texts"))?;
+        }
+        "models" => {
+            definition.models = serde_json::from_str(text)
+                .map_err(|_| bad_value(name, text, "a JSON array of {\"repo\": …, \"revision\": …}"))?;
+            models::validate(&definition.models).map_err(|wrong| {
+                SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("invalid value for option \"models\": {wrong}"),
+                )
+            })?;
         }
         "network" => {
             definition.network = option.value.as_bool().ok_or_else(|| bad_value(name, text, "true or false"))?;

@@ -152,6 +152,7 @@ impl Planner {
                 .detail(format!("Column \"{}\" keeps its values and cannot be refreshed.", column.name)));
         };
         Ok(Some(FunctionSpec {
+            database: name.database,
             name: call.name.clone(),
             version: call.version,
             definition: definition_of(&version)?,
