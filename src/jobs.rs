@@ -179,7 +179,7 @@ impl Jobs {
     }
 
     async fn start_with(work: Arc<dyn Work>, parts: JobsParts) -> Result<Self, CatalogError> {
-        let JobsParts { catalog, store, io, compute, config, metrics } = parts;
+        let JobsParts { catalog, store, io, compute, config, metrics, .. } = parts;
         let abandoned = catalog.abandon_leases(now()).await?;
         if abandoned > 0 {
             tracing::info!(jobs = abandoned, "jobs of an earlier process go on");

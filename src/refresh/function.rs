@@ -78,7 +78,8 @@ impl FunctionSpec {
 
     /// Why a refresh ends whose column is filled by something else now.
     pub(super) fn replaced(&self, snapshot: &Snapshot) -> RefreshError {
-        let message = format!("column \"{}\" is not filled by version {} of it any more", snapshot.column.name, self.version);
+        let message =
+            format!("column \"{}\" is not filled by version {} of it any more", snapshot.column.name, self.version);
         let error = Box::new(ExecutorError::Contract(message));
         RefreshError::Function { function: self.name.clone(), place: None, error }
     }

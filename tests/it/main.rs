@@ -16,9 +16,9 @@ mod databases;
 mod engine;
 #[cfg(feature = "failpoints")]
 mod faults;
+mod functions;
 #[cfg(feature = "failpoints")]
 mod garbage;
-mod functions;
 mod harness;
 mod http;
 mod interop;
@@ -31,8 +31,8 @@ mod privileges;
 mod query;
 mod refresh;
 mod rows;
-mod stale;
 mod secrets;
+mod stale;
 mod surface;
 mod tidy;
 mod wire;

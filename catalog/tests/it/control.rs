@@ -209,10 +209,10 @@ async fn j13_a_message_that_comes_twice_has_no_effect_the_second_time() {
     let noted = receipts().await;
     catalog.note_parts(id, epoch, part(2)).await.unwrap();
     assert_eq!(receipts().await, noted, "a note");
-    catalog.parts_published(id, epoch, names()).await.unwrap();
+    catalog.parts_published(id, epoch, names(), vec![]).await.unwrap();
     let published = receipts().await;
     assert_eq!(published.len(), 1);
-    catalog.parts_published(id, epoch, names()).await.unwrap();
+    catalog.parts_published(id, epoch, names(), vec![]).await.unwrap();
     assert_eq!(receipts().await, published, "a publication");
     catalog.note_parts(id, epoch, part(1)).await.unwrap();
     assert_eq!(receipts().await, published, "a note after the publication");
@@ -237,7 +237,7 @@ async fn j13_a_message_that_comes_twice_has_no_effect_the_second_time() {
     };
     assert!(catalog.fail(id, epoch, failure, at(5)).await.unwrap_err().is_stale_epoch());
     assert!(catalog.note_parts(id, epoch, part(3)).await.unwrap_err().is_stale_epoch());
-    assert!(catalog.parts_published(id, epoch, names()).await.unwrap_err().is_stale_epoch());
+    assert!(catalog.parts_published(id, epoch, names(), vec![]).await.unwrap_err().is_stale_epoch());
     assert_eq!((store.job(&job).await, catalog.events(id, 100).await.unwrap()), (ended, events), "an end");
 }
 

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use super::{
-    Attempt, Computation, FragmentWork, PhaseClock, RefreshError, RefreshPlan, Snapshot, StagedFragment, evaluator, plan,
+    Attempt, Computation, FragmentWork, PhaseClock, RefreshError, RefreshPlan, Snapshot, StagedFragment, evaluator,
+    plan,
 };
 use crate::refresh::snapshot::deleted_rows;
 use crate::storage::StorageError;
