@@ -29,6 +29,7 @@ async fn staged(request: &str) -> (Gateway, Client, String) {
     completed(&client, &job, 3).await;
     gateway.held("stage.batch", 4).await;
     rows(&client, &format!("{request} JOB '{job}'")).await;
+    gateway.told_to_stop().await;
     gateway.let_go("stage.batch", 4);
     let ended = format!("SELECT 1 FROM system.public.jobs WHERE job_id = '{job}' AND state IN ('canceled', 'paused')");
     until("the end of the attempt", async || (rows(&client, &ended).await == ["1"]).then_some(())).await;

@@ -198,6 +198,12 @@ impl Gateway {
         until(&format!("visit {visit} of {place}"), async || file.exists().then_some(())).await;
     }
 
+    /// Waits until an attempt of this process knows that it is to stop.
+    pub(crate) async fn told_to_stop(&self) {
+        let told = async || self.log().contains("attempt is told to stop").then_some(());
+        until("word of the request", told).await;
+    }
+
     /// Lets one visit of a place that holds go on.
     pub(crate) fn let_go(&self, place: &str, visit: u64) {
         fs::remove_file(self.folder.holds().join(format!("{place}.{visit}"))).unwrap();

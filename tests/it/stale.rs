@@ -58,7 +58,7 @@ async fn rc_02_an_input_whose_type_changes_makes_every_row_due() {
     let (gateway, client) = filled().await;
     let refused = error(&client, "ALTER TABLE t ALTER COLUMN x TYPE integer").await;
     assert!(refused.starts_with("2BP01"), "{refused}");
-    for kind in ["pa.int32()", "pa.float64()", "pa.int64()"] {
+    for kind in ["pa.int32()", "pa.int64()", "pa.int16()"] {
         change(&gateway, &format!("table.alter_columns({{'path': 'x', 'data_type': {kind}}})"));
         assert_eq!(assigned(&client, "y ON t").await, "4", "{kind}");
         assert_eq!(rows(&client, "SELECT y FROM t ORDER BY id").await, ["21", "41", "61", "81"], "{kind}");

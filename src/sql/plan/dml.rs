@@ -21,7 +21,6 @@ use crate::storage::computed;
 use crate::storage::provider;
 
 mod insert;
-mod inside;
 mod select;
 
 pub(crate) use select::{ROW_ADDRESS, ROW_ID};

@@ -4,7 +4,6 @@ use datafusion::logical_expr::LogicalPlan;
 use lancegate_sql::{Ident, ObjectName, ast};
 use sqlparser::ast::{Expr, Insert, Query, SetExpr, Statement as Native, TableObject, Value};
 
-use super::inside::ComputedInside;
 use super::{
     InsertPlan, ensure_plain, exactly, is_computed, no_column, non_default, only_columns, select, table_schema,
 };
@@ -33,12 +32,8 @@ impl Planner {
         let table = self.change_target(&name).await?;
         let source = insert.source.clone().unwrap_or_else(|| Box::new(one_default_row()));
         let (columns, source) = self.given(&table, insert, *source)?;
-        let (written, inside) = (columns.clone(), ComputedInside::of(&table)?);
-        let finish = move |plan: LogicalPlan| {
-            let rows = only_columns(plan, &written)?;
-            inside.ensure_not_given(&rows, &written)?;
-            Ok(rows)
-        };
+        let written = columns.clone();
+        let finish = move |plan: LogicalPlan| only_columns(plan, &written);
         let native = Native::Insert(Insert {
             columns: columns.iter().map(|column| vec![exactly(column)].into()).collect(),
             source: Some(Box::new(source)),
