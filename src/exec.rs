@@ -26,6 +26,7 @@ use crate::session::{Session, StatementContext, TransactionStatus};
 use crate::sql::authorize::{self, Authorized};
 use crate::sql::functions;
 use crate::sql::plan::query::one_row;
+use crate::sql::plan::session::session_statements;
 use crate::sql::plan::{Plan, Planner};
 use crate::sqlstate::SqlState;
 use crate::storage::Store;
@@ -246,17 +247,7 @@ impl Engine {
     pub fn is_small(statement: &Statement) -> bool {
         match statement {
             Statement::Query(query) => one_row::is_small(query),
-            Statement::Set(_)
-            | Statement::Show(_)
-            | Statement::Reset(_)
-            | Statement::Discard(_)
-            | Statement::Begin(_)
-            | Statement::Commit(_)
-            | Statement::Rollback(_)
-            | Statement::Savepoint(_)
-            | Statement::Release(_)
-            | Statement::RollbackTo(_)
-            | Statement::SetTransaction(_) => true,
+            session_statements!() => true,
             _ => false,
         }
     }

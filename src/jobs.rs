@@ -1,9 +1,9 @@
 //! Running jobs: claims, leases, progress, waiting and the sweep of old ones.
 //!
 //! The catalog owns what a job *is* and decides every change of its state; this
-//! module owns what a job *does* in this process. It parses no SQL and knows no
-//! privileges: a job's work is a typed document that was checked before the
-//! job existed.
+//! module owns what a job *does* in this process. It parses no SQL: a job's work
+//! is a typed document that was checked before the job existed. What the document
+//! says that its user needs is decided anew at each claim ([`rights`]).
 //!
 //! One task per claimed job ([`attempt`]) lives on the I/O runtime and keeps the
 //! lease alive; the work itself runs on the compute runtime, so that a batch
@@ -26,6 +26,7 @@ mod attempt;
 pub mod profile;
 pub mod progress;
 mod retention;
+pub(crate) mod rights;
 mod runner;
 mod tally;
 mod verdict;

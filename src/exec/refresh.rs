@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome};
 use crate::failpoint::reach;
+use crate::jobs::rights;
 use crate::refresh::explain::{self, PlanRow};
 use crate::refresh::{RefreshSpec, explain::explain as explain_refresh};
 use crate::session::{NoticeSeverity, Session, StatementContext, TransactionStatus};
@@ -77,6 +78,7 @@ async fn submit(engine: &Engine, session: &Session, plan: &RefreshPlan, registry
     let branch = plan.statement.options.branch.clone().filter(|branch| branch != MAIN);
     let mut spec = json!(plan.spec());
     spec[STATEMENT] = json!(plan.statement.to_string());
+    spec[rights::REQUIRES] = rights::stored(&plan.requirements(), &plan.table.object());
     let mut job = NewJob::new(JobKind::ComputedRefresh, &record.name.database, &record.name.name, user);
     job.namespace.clone_from(&record.name.namespace);
     job.table_id = Some(record.id);

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use lancegate_catalog::{Catalog, Failure, Job, JobKind};
 use serde_json::Value;
 
+use super::rights;
 use super::verdict::failure;
 use crate::error::SqlError;
 use crate::refresh::{self, Ledger, Limits, Progress, RefreshError, RefreshSpec};
@@ -66,6 +67,7 @@ impl fmt::Debug for RefreshWork {
 #[async_trait]
 impl Work for RefreshWork {
     async fn run(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
+        rights::ensure(&self.catalog, job).await?;
         match &job.kind {
             JobKind::ComputedRefresh => self.refresh(job, progress).await,
             JobKind::FunctionRefresh

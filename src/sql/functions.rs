@@ -21,6 +21,7 @@ use crate::sql::caller::Caller;
 
 pub mod of_objects;
 pub mod of_path;
+pub mod of_privileges;
 pub mod of_session;
 pub mod postgres;
 mod sum;

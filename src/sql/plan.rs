@@ -42,6 +42,7 @@ pub use query::QueryPlan;
 pub use refresh::{ExplainRefreshPlan, RefreshPlan};
 pub use secrets::SecretPlan;
 pub use session::SessionPlan;
+use session::session_statements;
 pub use tables::{CreateTableAsPlan, CreateTablePlan, DropTablePlan};
 pub use users::UserPlan;
 pub use views::{CreateViewPlan, DropViewPlan};
@@ -237,20 +238,7 @@ impl Planner {
             | Statement::CancelJob(_)
             | Statement::WaitJob(_)
             | Statement::ShowGpuClasses(_) => self.plan_jobs(statement).await,
-            Statement::Set(_)
-            | Statement::Show(_)
-            | Statement::Reset(_)
-            | Statement::Discard(_)
-            | Statement::Begin(_)
-            | Statement::Commit(_)
-            | Statement::Rollback(_)
-            | Statement::Savepoint(_)
-            | Statement::Release(_)
-            | Statement::RollbackTo(_)
-            | Statement::SetTransaction(_)
-            | Statement::Listen(_)
-            | Statement::Unlisten(_)
-            | Statement::Vacuum(_) => self.plan_session(statement),
+            session_statements!() => self.plan_session(statement),
             Statement::Merge(_)
             | Statement::Copy(_)
             | Statement::CloneTable(_)

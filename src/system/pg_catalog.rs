@@ -13,6 +13,7 @@ use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::{PgCatalogSchemaProvider, PgCatalogStaticTables};
 
 use crate::error::Result;
+use crate::exec::Engine;
 use crate::sql::plan::query::memory_table;
 use crate::system::SystemContext;
 
@@ -49,6 +50,33 @@ impl StaticTables {
             None => Ok(None),
         }
     }
+}
+
+/// The relations that are made from the metadata store.
+const MADE: [&str; 15] = [
+    "pg_class",
+    "pg_attribute",
+    "pg_attrdef",
+    "pg_namespace",
+    "pg_tables",
+    "pg_views",
+    "pg_matviews",
+    "pg_description",
+    "pg_database",
+    "pg_roles",
+    "pg_authid",
+    "pg_shadow",
+    "pg_user",
+    "pg_auth_members",
+    "pg_settings",
+];
+
+/// Returns whether there is a relation of this name.
+///
+/// # Errors
+/// If the rows that are compiled in cannot be read.
+pub(crate) fn exists(engine: &Engine, name: &str) -> Result<bool> {
+    Ok(MADE.contains(&name) || absent::relation(name)?.is_some() || engine.static_tables().table(name)?.is_some())
 }
 
 /// Returns a relation of `pg_catalog`.

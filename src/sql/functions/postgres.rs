@@ -57,7 +57,6 @@ fn nothing() -> impl Iterator<Item = ScalarUDF> {
         ("pg_is_in_recovery", [0].as_slice(), false),
         ("pg_is_other_temp_schema", &[1], false),
         ("pg_relation_is_publishable", &[1], false),
-        ("pg_has_role", &[2, 3], false),
     ];
     let booleans = booleans.into_iter().map(|(name, arguments, value)| {
         RowFunction::define(name, arguments, DataType::Boolean, Volatility::Stable, move |_| {

@@ -163,7 +163,8 @@ impl Planner {
         let of_relations = rewrite::table_functions(statement).iter().any(|name| system::functions::is_one(name));
         let of_objects = catalog_query || rewrite::catalog::calls_any(statement, &functions::of_objects::NAMES);
         let of_path = catalog_query || rewrite::catalog::calls_any(statement, &functions::of_path::NAMES);
-        if !of_relations && !of_objects && !of_path {
+        let of_privileges = rewrite::catalog::calls_any(statement, &functions::of_privileges::NAMES);
+        if !of_relations && !of_objects && !of_path && !of_privileges {
             return Ok(Arc::clone(shared));
         }
         let mut state = shared.to_state();
@@ -179,6 +180,11 @@ impl Planner {
         system::functions::register(&mut state, &context);
         if of_objects {
             for function in functions::of_objects::functions(&context).await? {
+                functions::register(&mut state, function);
+            }
+        }
+        if catalog_query || of_privileges {
+            for function in functions::of_privileges::functions(&context).await? {
                 functions::register(&mut state, function);
             }
         }

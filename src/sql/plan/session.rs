@@ -9,6 +9,28 @@ use lancegate_sql::ast::{Show, Statement};
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
 
+/// The statements that concern the session only, as a pattern: the one list of
+/// them. They are over at once.
+macro_rules! session_statements {
+    () => {
+        ::lancegate_sql::Statement::Set(_)
+            | ::lancegate_sql::Statement::Show(_)
+            | ::lancegate_sql::Statement::Reset(_)
+            | ::lancegate_sql::Statement::Discard(_)
+            | ::lancegate_sql::Statement::Begin(_)
+            | ::lancegate_sql::Statement::Commit(_)
+            | ::lancegate_sql::Statement::Rollback(_)
+            | ::lancegate_sql::Statement::Savepoint(_)
+            | ::lancegate_sql::Statement::Release(_)
+            | ::lancegate_sql::Statement::RollbackTo(_)
+            | ::lancegate_sql::Statement::SetTransaction(_)
+            | ::lancegate_sql::Statement::Listen(_)
+            | ::lancegate_sql::Statement::Unlisten(_)
+            | ::lancegate_sql::Statement::Vacuum(_)
+    };
+}
+pub(crate) use session_statements;
+
 /// A statement about the session.
 #[derive(Debug, Clone)]
 pub struct SessionPlan {
