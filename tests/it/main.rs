@@ -18,6 +18,7 @@ mod interop;
 mod jobs;
 mod lifecycle;
 mod nested;
+mod privileges;
 mod query;
 mod refresh;
 mod rows;

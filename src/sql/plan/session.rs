@@ -78,3 +78,39 @@ fn no_channel(command: &str) -> SqlError {
     SqlError::not_supported(format!("{command} is not supported"))
         .hint("There are no channels; SHOW JOBS and WAIT JOB tell of jobs.")
 }
+
+#[cfg(test)]
+mod tests {
+    use lancegate_sql::{Limits, parse};
+
+    use crate::exec::Engine;
+
+    #[test]
+    fn statements_about_the_session_are_small() {
+        let cases = [
+            ("SET search_path = public", true),
+            ("SHOW search_path", true),
+            ("RESET ALL", true),
+            ("DISCARD ALL", true),
+            ("BEGIN", true),
+            ("COMMIT", true),
+            ("ROLLBACK", true),
+            ("SAVEPOINT s", true),
+            ("RELEASE s", true),
+            ("ROLLBACK TO s", true),
+            ("SET TRANSACTION READ ONLY", true),
+            ("LISTEN c", true),
+            ("UNLISTEN *", true),
+            ("VACUUM", true),
+            ("SELECT 1", true),
+            ("SELECT * FROM t", false),
+            ("SHOW TABLES", false),
+            ("SHOW JOBS", false),
+            ("DROP TABLE t", false),
+        ];
+        for (sql, small) in cases {
+            let statement = parse(sql, &Limits::default()).unwrap().remove(0).statement;
+            assert_eq!(Engine::is_small(&statement), small, "{sql}");
+        }
+    }
+}
