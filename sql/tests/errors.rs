@@ -184,7 +184,7 @@ fn t47_no_error_quotes_a_password_or_a_secret() {
 #[test]
 fn other_errors_quote_their_place_as_before() {
     for (sql, near) in [
-        ("SELECT password FROM t WHERE WHERE", "WHERE"),
+        ("SELECT password FROM t WHERE )", ")"),
         ("CREATE USER USER u PASSWORD 'x'", "USER"),
         ("CREATE TABLE secret (a INT,, b INT)", ","),
         ("SELECT 'a", "'a"),
