@@ -236,13 +236,13 @@ pub(super) const KEYS: &[Key] = &[
         "functions.environments",
         Kind::Path,
         "/var/tmp/lancegate-environments",
-        "The folder where environments of Functions with packages are built and kept.",
+        "The folder where environments of Functions with packages are built and kept; not below /tmp.",
     ),
     key(
         "functions.models",
         Kind::Path,
         "/var/tmp/lancegate-models",
-        "The folder where snapshots of models are kept, by database, repository and revision.",
+        "The folder where snapshots of models are kept, by database, repository and revision; not below /tmp.",
     ),
     unset(
         "functions.model_endpoint",

@@ -128,7 +128,7 @@ async fn what_is_no_function_and_what_does_not_fit_is_refused_by_name() {
         (create("(x int64, x int64) RETURNS int64"), "42P17", "\"x\""),
         (create("(x int64) RETURNS int64") + " WITH (mode = 'fast')", "22023", "'scalar' or 'vectorized'"),
         (create("(x int64) RETURNS int64") + " WITH (pip = '--index-url http://x')", "22023", "pip"),
-        (create("(x int64) RETURNS int64") + " WITH (models = '[]')", "0A000", "models"),
+        (create("(x int64) RETURNS int64") + " WITH (models = '{}')", "22023", "models"),
         ("ALTER TABLE n ADD COLUMN y AS g(x) WITH (version = '1')".to_owned(), "42883", "\"g\""),
         ("DROP FUNCTION g WITH (version = '1')".to_owned(), "42883", "\"g\""),
     ] {

@@ -99,8 +99,14 @@ fn private_root(policy: &Policy) -> Result<(), String> {
     chdir("/").map_err(shown("chdir"))?;
     let inner = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("tmpfs"), "/new", Some("tmpfs"), inner, Some("size=4m,mode=0755")).map_err(shown("tmpfs"))?;
-    let system = SYSTEM.iter().chain(if policy.network { NETWORK } else { &[] }).map(|path| Path::new(*path));
-    for path in system.chain(policy.readable.iter().map(PathBuf::as_path)) {
+    for path in SYSTEM.iter().chain(if policy.network { NETWORK } else { &[] }) {
+        bind(Path::new(path), true).map_err(|error| format!("{path}: {error}"))?;
+    }
+    for path in &policy.readable {
+        // The worker has a `/tmp` of its own: what is in that of the system cannot be seen there.
+        if path.starts_with("/tmp") {
+            return Err(format!("{} is below /tmp; it must be in another folder", path.display()));
+        }
         bind(path, true).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     for path in DEVICES {

@@ -23,7 +23,8 @@ async fn compacted_meanwhile(options: &str) -> (Gateway, Client, String) {
     gateway.restart_failing("stage.file=delay(2000)@2");
     let client = gateway.connect().await;
     let job = value(&client, "REFRESH COLUMN y ON n NOWAIT", "job_id").await.unwrap();
-    let staged = format!("SELECT count(*) FROM system.public.job_splits WHERE job_id = '{job}'");
+    let staged =
+        format!("SELECT count(*) FROM system.public.job_splits WHERE job_id = '{job}' AND state = 'completed'");
     while rows(&client, &staged).await != ["1"] {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -54,6 +54,11 @@ async fn hub() -> (String, Arc<AtomicUsize>) {
     (address, downloads)
 }
 
+/// Outside of `/tmp`, which workers do not see.
+fn folder() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("lancegate-models-").tempdir_in("/var/tmp").unwrap()
+}
+
 async fn numbers(hub: &str, folder: &std::path::Path, more: &str) -> (Gateway, Client) {
     let keys = format!("models = \"{}\"\nmodel_endpoint = \"{hub}\"\n{more}", folder.display());
     let gateway = Gateway::start_with(&config(&keys));
@@ -72,7 +77,7 @@ fn create(repo: &str, revision: &str) -> String {
 #[tokio::test]
 async fn hf_01_a_function_loads_its_pinned_model_by_name_and_the_snapshot_is_fetched_once() {
     let (address, downloads) = hub().await;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let (_gateway, client) = numbers(&address, folder.path(), "").await;
     run(&client, &create("owner/tiny", COMMIT)).await;
     run(&client, "ALTER TABLE n ADD COLUMN y AS f(x); ALTER TABLE n ADD COLUMN z AS f(x)").await;
@@ -86,7 +91,7 @@ async fn hf_01_a_function_loads_its_pinned_model_by_name_and_the_snapshot_is_fet
 #[tokio::test]
 async fn hf_01_a_revision_that_is_no_full_commit_is_refused_before_there_is_a_function() {
     let (address, _) = hub().await;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let (_gateway, client) = numbers(&address, folder.path(), "").await;
     for (repo, revision) in [("owner/tiny", "main"), ("../x", COMMIT)] {
         let refused = error(&client, &create(repo, revision)).await;
@@ -98,7 +103,7 @@ async fn hf_01_a_revision_that_is_no_full_commit_is_refused_before_there_is_a_fu
 #[tokio::test]
 async fn hf_02_a_snapshot_that_is_too_large_or_missing_fails_the_job_before_user_code_even_under_skip() {
     let (address, _) = hub().await;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let (_gateway, client) = numbers(&address, folder.path(), "model_bytes = \"1KiB\"\n").await;
     let missing = COMMIT.replace('0', "1");
     for (column, repo, revision, part) in
