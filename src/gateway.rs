@@ -84,7 +84,7 @@ impl Gateway {
         let compute = Compute::start(config.query.thread_count()).map_err(StartError::Compute)?;
 
         let store = Store::new(&config.data).map_err(StartError::Store)?.counting(metrics.commits.clone());
-        let functions = function_host(&config)?;
+        let functions = function_host(&config, secrets.clone())?;
         let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics, &functions);
         let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
         let engine = open_engine(&config, &catalog, store, &jobs, functions, secrets)?;
@@ -217,7 +217,7 @@ fn jobs_parts(
 const MODEL_ENDPOINT: &str = "https://huggingface.co";
 
 /// Workers are this program again.
-fn function_host(config: &Config) -> Result<FunctionHost, StartError> {
+fn function_host(config: &Config, secrets: Secrets) -> Result<FunctionHost, StartError> {
     let set = &config.functions;
     let endpoint = set.model_endpoint.clone().or_else(|| std::env::var("HF_ENDPOINT").ok());
     let endpoint = endpoint.as_deref().unwrap_or(MODEL_ENDPOINT);
@@ -231,7 +231,7 @@ fn function_host(config: &Config) -> Result<FunctionHost, StartError> {
         processes_max: set.processes_max as u64,
         ..Policy::default()
     };
-    Ok(FunctionHost::new(environments, models, program, policy, set.init_timeout.get()))
+    Ok(FunctionHost::new(environments, models, secrets, program, policy, set.init_timeout.get()))
 }
 
 /// Reads the keys, and seals anew what an older one of them has sealed.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use chrono::Utc;
-use lancegate_auth::{Decision, Principal, Privilege, Requirement, Secret, decide};
+use lancegate_auth::{Decision, Principal, Privilege, Requirement, Secret, UserName, decide};
 use lancegate_catalog::{Catalog, CatalogError, ObjectChange, SecretName, SecretRecord};
 
 pub mod key;
@@ -139,6 +139,18 @@ impl Secrets {
             opened.map_err(|source| cannot(&record.name, source))
         };
         records.iter().map(open).collect()
+    }
+
+    /// [`Self::resolve`] for a user with the roles of this moment.
+    ///
+    /// # Errors
+    /// As there; [`SecretError::NotFound`] for a name that no user can have.
+    pub async fn resolve_for(&self, user: &str, names: &[SecretName]) -> Result<Vec<Secret<String>>, SecretError> {
+        let Ok(user) = UserName::parse(user) else {
+            return names.first().map_or(Ok(Vec::new()), |name| Err(SecretError::NotFound(name.clone())));
+        };
+        let roles = self.catalog.roles_of(&user).await?;
+        self.resolve(&Principal { roles, ..Principal::user(user) }, names).await
     }
 
     /// Seals every value anew that another key of the key file has sealed, so

@@ -69,6 +69,15 @@ pub struct Parameter {
     pub nullable: bool,
 }
 
+/// A secret of the database that the Function is in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretRef {
+    /// Its schema, as a path; empty for the root.
+    pub namespace: Vec<String>,
+    /// Its name.
+    pub name: String,
+}
+
 /// A version of a Function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
@@ -98,6 +107,9 @@ pub struct Definition {
     /// Environment variables.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
+    /// Environment variables that hold the values of secrets.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub secrets: std::collections::BTreeMap<String, SecretRef>,
     /// Model snapshots that are on the node before it is initialized.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<Model>,

@@ -3,6 +3,7 @@
 //! Dropping a [`Worker`] kills its process group; with the sandbox, everything that the Function started goes with it.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -38,8 +39,8 @@ const PROGRESS_SECS: f64 = 0.25;
 /// A worker that does not tell for so long is held by one call into native code.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How workers of one Function are started.
-#[derive(Debug, Clone)]
+/// How workers of one Function are started. Prints no values of environment variables.
+#[derive(Clone)]
 pub struct Launch {
     /// The program that calls [`crate::worker_main`].
     pub program: PathBuf,
@@ -55,6 +56,17 @@ pub struct Launch {
     pub policy: Policy,
     /// Knows the secrets.
     pub redactor: Redactor,
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let variables: Vec<&str> = self.environment.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Launch")
+            .field("python", &self.python)
+            .field("variables", &variables)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a worker is not there or did not answer. Texts are redacted and bounded.

@@ -200,6 +200,7 @@ async fn run(snapshots: Vec<lancegate_functions::models::Snapshot>, source: &str
         pip: vec![],
         python_version: None,
         env: BTreeMap::from([("HF_HUB_OFFLINE".into(), "0".into())]),
+        secrets: BTreeMap::new(),
         models: vec![model("tiny")],
         network: false,
     });

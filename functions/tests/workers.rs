@@ -31,6 +31,7 @@ fn function(signature: &str, source: &str) -> Definition {
         pip: vec![],
         python_version: None,
         env: Default::default(),
+        secrets: Default::default(),
         models: vec![],
         network: false,
     }

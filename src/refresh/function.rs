@@ -28,9 +28,12 @@ mod host;
 /// Function afterwards changes the job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionSpec {
-    /// The database that its models are fetched for.
+    /// The database that it is in.
     #[serde(default)]
     pub database: String,
+    /// Who made this version: the secrets that it names are opened on behalf of that user.
+    #[serde(default)]
+    pub owner: String,
     /// Name of the Function.
     pub name: String,
     /// Its version.

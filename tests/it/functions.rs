@@ -6,6 +6,7 @@ mod errors;
 mod long;
 mod models;
 mod options;
+mod secrets;
 
 use tokio_postgres::Client;
 

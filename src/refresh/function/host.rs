@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use lancegate_auth::Secret;
+use lancegate_catalog::SecretName;
+use lancegate_functions::definition::SecretRef;
 use lancegate_functions::limits::{FailureLimits, JobLimits};
 use lancegate_functions::models::{self, Snapshot};
 use lancegate_functions::redact::Redactor;
@@ -13,9 +16,12 @@ use lancegate_functions::{
     Definition, EnvironmentError, Environments, ExecutorError, Launch, ModelError, Models, Options, Pool, Python,
 };
 
+use sha2::{Digest as _, Sha256};
+
 use super::budget::Share;
 use super::{FunctionEvaluator, FunctionSpec};
 use crate::refresh::{Limits, RefreshError};
+use crate::secrets::{SecretError, Secrets};
 
 /// Where Functions run. Clones are one host.
 #[derive(Debug, Clone)]
@@ -23,12 +29,18 @@ pub struct FunctionHost {
     environments: Environments,
     /// `None` where nothing runs.
     models: Option<Models>,
+    secrets: Option<Secrets>,
     pool: Pool,
     program: PathBuf,
     policy: Policy,
     init_timeout: Duration,
 }
 
+/// Environment variables and the values of secrets that they hold.
+type Opened = Vec<(String, Secret<String>)>;
+
+/// The variable that holds the key to private repositories of a hub.
+const HUB_TOKEN: &str = "HF_TOKEN";
 /// The subcommand of our own program that becomes a worker.
 pub const WORKER_COMMAND: &str = "function-worker";
 /// Idle workers that are kept, and for how long.
@@ -41,12 +53,13 @@ impl FunctionHost {
     pub fn new(
         environments: Environments,
         models: Models,
+        secrets: Secrets,
         program: PathBuf,
         policy: Policy,
         init_timeout: Duration,
     ) -> Self {
         let pool = Pool::new(IDLE_MAX, IDLE_KEEP);
-        Self { environments, models: Some(models), pool, program, policy, init_timeout }
+        Self { environments, models: Some(models), secrets: Some(secrets), pool, program, policy, init_timeout }
     }
 
     /// A host that runs nothing, for refreshes of expression columns.
@@ -55,6 +68,7 @@ impl FunctionHost {
         Self {
             environments: Environments::new(nothing.clone(), nothing.clone()),
             models: None,
+            secrets: None,
             pool: Pool::new(0, Duration::ZERO),
             program: nothing,
             policy: Policy::default(),
@@ -88,13 +102,16 @@ impl FunctionHost {
             error: Box::new(ExecutorError::Initialization { message, output: String::new() }),
         };
         let python = self.prepare(&spec.definition).await.map_err(|error| no_instance(error.to_string()))?;
-        let snapshots = self.snapshots(spec).await.map_err(|error| no_instance(error.to_string()))?;
+        let secrets = self.secrets(spec).await.map_err(|error| no_instance(error.to_string()))?;
+        let snapshots = self.snapshots(spec, &secrets).await.map_err(|error| no_instance(error.to_string()))?;
         let positions = spec.arguments.iter().map(|name| inputs.index_of(name)).collect::<Result<Vec<_>, _>>();
         let positions = positions.map_err(|error| RefreshError::Evaluate(error.into()))?;
         let processes = spec.processes_max.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
         let share = spec.budget.share(limits.workers.min(processes), self.policy.memory_bytes);
-        let launch = self.launch(&spec.definition, python, snapshots, share);
-        let key = format!("{} {:?} {:?}", spec.definition.digest(), launch.python, launch.policy);
+        let launch = self.launch(&spec.definition, python, secrets, snapshots, share);
+        // A worker holds the secrets that it was started with; with others it is another one.
+        let environment = Sha256::digest(serde_json::json!(launch.environment).to_string());
+        let key = format!("{} {environment:x} {:?} {:?}", spec.definition.digest(), launch.python, launch.policy);
         let failures = FailureLimits { fraction: spec.max_failed_fraction, rows: spec.max_failed_rows };
         Ok(FunctionEvaluator {
             inputs,
@@ -113,19 +130,44 @@ impl FunctionHost {
     }
 
     /// Fetches the models of a Function that are not on this node yet (HF-01).
-    async fn snapshots(&self, spec: &FunctionSpec) -> Result<Vec<Snapshot>, ModelError> {
+    async fn snapshots(&self, spec: &FunctionSpec, secrets: &Opened) -> Result<Vec<Snapshot>, ModelError> {
         let (Some(models), wanted) = (&self.models, &spec.definition.models) else { return Ok(Vec::new()) };
-        let token = spec.definition.env.get("HF_TOKEN").map(String::as_str);
+        let secret = secrets.iter().find(|(name, _)| name == HUB_TOKEN).map(|(_, value)| value.expose().as_str());
+        let token = secret.or_else(|| spec.definition.env.get(HUB_TOKEN).map(String::as_str));
         models.prepare(&spec.database, wanted, token).await
     }
 
-    fn launch(&self, definition: &Definition, python: Python, snapshots: Vec<Snapshot>, share: Share) -> Launch {
+    /// Opens the secrets of a Function on behalf of who made it, as they and their privileges are now.
+    async fn secrets(&self, spec: &FunctionSpec) -> Result<Opened, SecretError> {
+        let (Some(secrets), wanted) = (&self.secrets, &spec.definition.secrets) else { return Ok(Opened::new()) };
+        if wanted.is_empty() {
+            return Ok(Opened::new());
+        }
+        let name = |secret: &SecretRef| SecretName {
+            database: spec.database.clone(),
+            namespace: secret.namespace.clone(),
+            name: secret.name.clone(),
+        };
+        let names: Vec<SecretName> = wanted.values().map(name).collect();
+        let values = secrets.resolve_for(&spec.owner, &names).await?;
+        Ok(wanted.keys().cloned().zip(values).collect())
+    }
+
+    fn launch(
+        &self,
+        definition: &Definition,
+        python: Python,
+        secrets: Opened,
+        snapshots: Vec<Snapshot>,
+        share: Share,
+    ) -> Launch {
         let mut environment: Vec<(String, String)> = definition.env.clone().into_iter().collect();
         for (name, value) in [("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"), ("TMPDIR", "/tmp"), ("LANG", "C.UTF-8")] {
             if !definition.env.contains_key(name) {
                 environment.push((name.to_owned(), value.to_owned()));
             }
         }
+        environment.extend(secrets.iter().map(|(name, value)| (name.clone(), value.expose().clone())));
         models::set_environment(&mut environment, &definition.models);
         let mut readable = python.readable;
         readable.extend(snapshots.iter().map(|snapshot| snapshot.path.clone()));
@@ -142,7 +184,7 @@ impl FunctionHost {
                 cpu_millis: share.cpu_millis,
                 ..self.policy.clone()
             },
-            redactor: Redactor::default(),
+            redactor: Redactor::new(secrets.iter().map(|(_, value)| value.expose().as_str())),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! CREATE FUNCTION, DROP FUNCTION, SHOW FUNCTIONS, DESCRIBE FUNCTION, and the binding of Functions to columns.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use lancegate_auth::{Object, Privilege, Requirement};
 use lancegate_catalog::{FunctionVersion, TableName};
-use lancegate_functions::definition::{ArrowType, CallMode, Parameter, ResultStability, SideEffects};
+use lancegate_functions::definition::{ArrowType, CallMode, Parameter, ResultStability, SecretRef, SideEffects};
 use lancegate_functions::types::{parse_type, print_type};
 use lancegate_functions::{Definition, models};
 use lancegate_sql::ast::{self, FunctionBody, FunctionDefinition};
@@ -68,11 +69,19 @@ impl FunctionPlan {
     /// Returns what is needed; SHOW leaves out what the caller may not use.
     pub fn requirements(&self) -> Vec<Requirement> {
         match self {
-            Self::Create { name, new: true, .. } => {
+            Self::Create { name, definition, new } => {
                 let schema = Object::Namespace { database: name.database.clone(), path: name.namespace.clone() };
-                vec![Requirement::new(Privilege::CreateFunction, schema)]
+                let own = match new {
+                    true => Requirement::new(Privilege::CreateFunction, schema),
+                    false => Requirement::new(Privilege::Ownership, object_of(name)),
+                };
+                let bind = |secret: &SecretRef| {
+                    let SecretRef { namespace, name: secret } = secret.clone();
+                    let object = Object::Secret { database: name.database.clone(), namespace, name: secret };
+                    Requirement::new(Privilege::Usage, object)
+                };
+                std::iter::once(own).chain(definition.secrets.values().map(bind)).collect()
             }
-            Self::Create { name, .. } => vec![Requirement::new(Privilege::Ownership, object_of(name))],
             Self::Drop { function, .. } => {
                 let owned =
                     |function: &FunctionVersion| Requirement::new(Privilege::Ownership, object_of(&function.name));
@@ -118,9 +127,46 @@ impl Planner {
                 .hint("Write CREATE FUNCTION … LANGUAGE python AS '…'."));
         };
         let name = self.creation_name(&create.name).await?;
-        let definition = Box::new(definition(&create.name.name, body, &create.options)?);
+        let mut definition = Box::new(definition(&create.name.name, body, &create.options)?);
+        if let Some(option) = create.options.iter().find(|option| option.name == "secrets") {
+            let bound = self.bound_secrets(option, &name.database, &definition.env).await;
+            definition.secrets = bound.map_err(|error| error.at(option.position.get()))?;
+        }
         let new = self.engine.catalog().function(&name, None).await?.is_none();
         Ok(Plan::Function(Box::new(FunctionPlan::Create { name, definition, new })))
+    }
+
+    /// Returns the secrets that a Function is given, by environment variable.
+    ///
+    /// # Errors
+    /// 22023 for what is no such option, 42704 for a secret that does not exist.
+    async fn bound_secrets(
+        &self,
+        option: &SqlOption,
+        database: &str,
+        env: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, SecretRef>> {
+        let text = option.value.as_str();
+        let named: BTreeMap<String, SecretOption> = serde_json::from_str(text).map_err(|_| {
+            let form = "a JSON object of variables and names of secrets, or {\"schema\": …, \"name\": …}";
+            bad_value("secrets", text, form)
+        })?;
+        let mut bound = BTreeMap::new();
+        for (variable, secret) in named {
+            if !is_variable(&variable) || env.contains_key(&variable) {
+                return Err(bad_value("secrets", &variable, "names of variables that \"env\" does not set"));
+            }
+            let (schema, name) = match secret {
+                SecretOption::Name(name) => (None, name),
+                SecretOption::Full { schema, name } => (Some(schema), name),
+            };
+            let name = ObjectName { database: Some(database.to_owned()), schema, name };
+            let Object::Secret { namespace, name, .. } = self.secret_object(&name, true).await? else {
+                return Err(SqlError::internal("a secret is an object of another kind"));
+            };
+            bound.insert(variable, SecretRef { namespace, name });
+        }
+        Ok(bound)
     }
 
     /// Binds DROP FUNCTION.
@@ -183,6 +229,22 @@ pub fn no_function(name: &ObjectName) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{}\" does not exist", name.name))
 }
 
+/// A secret as the option names it.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum SecretOption {
+    /// Along the search path.
+    Name(String),
+    /// In a schema.
+    #[serde(deny_unknown_fields)]
+    Full { schema: String, name: String },
+}
+
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 fn text_columns() -> SchemaRef {
     Arc::new(Schema::new(COLUMNS.map(|name| Field::new(name, DataType::Utf8, false)).to_vec()))
 }
@@ -208,7 +270,8 @@ fn definition(name: &str, body: &FunctionBody, options: &[SqlOption]) -> Result<
         side_effects: None,
         pip: Vec::new(),
         python_version: None,
-        env: std::collections::BTreeMap::new(),
+        env: BTreeMap::new(),
+        secrets: BTreeMap::new(),
         models: Vec::new(),
         network: false,
     };
@@ -255,6 +318,8 @@ fn set(definition: &mut Definition, option: &SqlOption) -> Result<()> {
         "network" => {
             definition.network = option.value.as_bool().ok_or_else(|| bad_value(name, text, "true or false"))?;
         }
+        // Looked up where the catalog is at hand.
+        "secrets" => {}
         "wait" => {
             option.value.as_bool().ok_or_else(|| bad_value(name, text, "true or false"))?;
         }

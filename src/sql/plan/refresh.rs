@@ -153,6 +153,7 @@ impl Planner {
         };
         Ok(Some(FunctionSpec {
             database: name.database,
+            owner: version.owner.clone(),
             name: call.name.clone(),
             version: call.version,
             definition: definition_of(&version)?,
