@@ -64,7 +64,7 @@ pub struct Published {
 /// [`StorageError::NoColumn`] if the column was dropped, storage errors.
 pub async fn publish(
     dataset: &Dataset,
-    output_id: i32,
+    output_ids: &[i32],
     input_ids: &[i32],
     replacements: &[Replacement],
     properties: &HashMap<String, String>,
@@ -73,7 +73,7 @@ pub async fn publish(
     let mut last = None;
     for attempt in 1..=ATTEMPTS_MAX {
         latest.checkout_latest().await?;
-        let mut sorted = sort(&latest, output_id, input_ids, replacements)?;
+        let mut sorted = sort(&latest, output_ids, input_ids, replacements)?;
         reject_unreadable(&latest, replacements, &mut sorted).await?;
         if sorted.fitting.is_empty() {
             // A commit whose answer was lost has not been flushed yet.
@@ -84,7 +84,7 @@ pub async fn publish(
             return Ok(Published { dataset: latest, visible, rejected, committed: false });
         }
         let fitting: Vec<&Replacement> = sorted.fitting.iter().map(|position| &replacements[*position]).collect();
-        match commit(&latest, output_id, &fitting, properties).await {
+        match commit(&latest, output_ids, &fitting, properties).await {
             Ok(committed) => {
                 durable::sync_commit(&committed, Some(&latest)).await?;
                 let mut visible = sorted.visible;
@@ -117,15 +117,15 @@ struct Sorted {
 
 fn sort(
     latest: &Dataset,
-    output_id: i32,
+    output_ids: &[i32],
     input_ids: &[i32],
     replacements: &[Replacement],
 ) -> Result<Sorted, StorageError> {
-    if latest.schema().field_by_id(output_id).is_none() {
-        return Err(StorageError::NoColumn { column: format!("field {output_id}") });
+    if let Some(gone) = output_ids.iter().find(|id| latest.schema().field_by_id(**id).is_none()) {
+        return Err(StorageError::NoColumn { column: format!("field {gone}") });
     }
     let fragments: HashMap<u64, &Fragment> = latest.iter_fragments().map(|fragment| (fragment.id, fragment)).collect();
-    let (inputs, output) = (Signer::new(latest, input_ids), Signer::new(latest, &[output_id]));
+    let (inputs, output) = (Signer::new(latest, input_ids), Signer::new(latest, output_ids));
     let mut sorted = Sorted::default();
     for (position, replacement) in replacements.iter().enumerate() {
         let Some(fragment) = fragments.get(&replacement.fragment_id) else {
@@ -186,16 +186,17 @@ pub async fn is_intact(dataset: &Dataset, file: &DataFile) -> Result<bool, Stora
 
 async fn commit(
     latest: &Dataset,
-    output_id: i32,
+    output_ids: &[i32],
     replacements: &[&Replacement],
     properties: &HashMap<String, String>,
 ) -> lance::Result<Dataset> {
     let files = replacements.iter().map(|replacement| (replacement.fragment_id, &replacement.file));
-    let operation = if nested::is_nested(latest.schema(), output_id) {
-        nested::rewrite(latest, output_id, files)
-    } else {
-        let replacements = files.map(|(id, file)| DataReplacementGroup(id, file.clone())).collect();
-        Operation::DataReplacement { replacements }
+    let operation = match output_ids {
+        [inside] if nested::is_nested(latest.schema(), *inside) => nested::rewrite(latest, *inside, files),
+        _ => {
+            let replacements = files.map(|(id, file)| DataReplacementGroup(id, file.clone())).collect();
+            Operation::DataReplacement { replacements }
+        }
     };
     // The commit builder's own setter does not reach a transaction that is given.
     let transaction = TransactionBuilder::new(latest.version_id(), operation)

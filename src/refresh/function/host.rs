@@ -10,6 +10,7 @@ use lancegate_functions::redact::Redactor;
 use lancegate_functions::sandbox::Policy;
 use lancegate_functions::{Definition, EnvironmentError, Environments, ExecutorError, Launch, Options, Pool, Python};
 
+use super::arguments::sources;
 use super::budget::Share;
 use super::{FunctionEvaluator, FunctionSpec};
 use crate::refresh::{Limits, RefreshError};
@@ -69,8 +70,8 @@ impl FunctionHost {
             place: None,
             error: Box::new(ExecutorError::Initialization { message: error.to_string(), output: String::new() }),
         })?;
-        let positions = spec.arguments.iter().map(|name| inputs.index_of(name)).collect::<Result<Vec<_>, _>>();
-        let positions = positions.map_err(|error| RefreshError::Evaluate(error.into()))?;
+        let sources = sources(&spec.arguments, &spec.definition)
+            .map_err(|source| RefreshError::Expression { column: spec.name.clone(), source })?;
         let processes = spec.processes_max.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
         let share = spec.budget.share(limits.workers.min(processes), self.policy.memory_bytes);
         let launch = self.launch(&spec.definition, python, share);
@@ -78,7 +79,7 @@ impl FunctionHost {
         let failures = FailureLimits { fraction: spec.max_failed_fraction, rows: spec.max_failed_rows };
         Ok(FunctionEvaluator {
             inputs,
-            positions,
+            sources,
             output,
             name: spec.name.clone(),
             definition: Arc::new(spec.definition.clone()),

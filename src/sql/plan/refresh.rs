@@ -114,7 +114,9 @@ impl Planner {
         if let Some(branch) = &statement.options.branch {
             self.enter_branch(&mut table, branch, &statement.options).await?;
         }
-        let column = computed_column(&table, &statement.column)?;
+        let named = computed_column(&table, &statement.column)?;
+        // Columns that a Function fills together are refreshed by the first of them.
+        let column = computed::outputs(&table.dataset, &named)?.into_iter().next().unwrap_or(named);
         ensure_options(&column, &statement.options)?;
         ensure_computable(&table, &column)?;
         ensure_predicate(&table, statement)?;
