@@ -23,6 +23,7 @@ use crate::refresh::{FunctionHost, Limits};
 use crate::storage::Store;
 
 mod attempt;
+pub mod creation;
 pub mod profile;
 pub mod progress;
 mod retention;

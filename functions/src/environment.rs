@@ -82,7 +82,7 @@ impl Environments {
     /// # Errors
     /// See [`EnvironmentError`].
     pub async fn prepare(&self, definition: &Definition) -> Result<Python, EnvironmentError> {
-        if definition.pip.is_empty() && definition.python_version.is_none() {
+        if !definition.has_environment() {
             return inspect(&self.base).await;
         }
         let digest = digest(definition, &self.base);
@@ -122,7 +122,8 @@ impl Environments {
             };
             make.arg(&target);
             install = Command::new("uv");
-            install.args(["pip", "install", "--python"]).arg(&python);
+            // Wheels only: building a package would run its code as the gateway.
+            install.args(["pip", "install", "--no-build", "--python"]).arg(&python);
         } else {
             make = match version {
                 Some(version) => Command::new(format!("python{version}")),
@@ -130,7 +131,8 @@ impl Environments {
             };
             make.args(["-m", "venv"]).arg(&target);
             install = Command::new(&python);
-            install.args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]);
+            let wheels = ["--only-binary", ":all:"];
+            install.args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]).args(wheels);
         }
         // After `--` nothing is an option of the tool.
         install.arg("--").args(&packages);
@@ -144,6 +146,8 @@ impl Environments {
 
 async fn run(mut command: Command) -> Result<String, EnvironmentError> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
+    // The gateway's environment may hold its password and those of its storage.
+    command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_for_tools(&name.to_string_lossy())));
     let child = command.kill_on_drop(true).stdin(std::process::Stdio::null()).output();
     let output = match timeout(BUILD_TIMEOUT, child).await {
         Err(_) => return Err(EnvironmentError::Build { message: format!("{program} took too long") }),
@@ -154,6 +158,15 @@ async fn run(mut command: Command) -> Result<String, EnvironmentError> {
     let end = text.char_indices().nth_back(OUTPUT_CHARS).map_or(0, |(at, _)| at);
     let text = text[end..].trim().to_owned();
     if output.status.success() { Ok(text) } else { Err(EnvironmentError::Build { message: text }) }
+}
+
+/// Where programs are, and how indexes of packages are reached.
+fn is_for_tools(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    matches!(name.as_str(), "PATH" | "HOME" | "LANG" | "TMPDIR" | "SSL_CERT_FILE" | "SSL_CERT_DIR" | "XDG_CACHE_HOME")
+        || name.ends_with("_PROXY")
+        || name.starts_with("PIP_")
+        || name.starts_with("UV_")
 }
 
 async fn inspect(executable: &Path) -> Result<Python, EnvironmentError> {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use lancegate_catalog::{Catalog, Failure, Job, JobKind};
 use serde_json::Value;
 
+use super::creation;
 use super::verdict::failure;
 use crate::error::SqlError;
 use crate::refresh::{self, FunctionHost, Ledger, Limits, Progress, RefreshError, RefreshSpec};
@@ -35,7 +36,7 @@ pub(super) enum WorkError {
     Failed(Failure),
 }
 
-/// Runs refreshes of computed columns.
+/// Runs refreshes of computed columns, and makes Functions.
 pub(super) struct RefreshWork {
     catalog: Catalog,
     store: Store,
@@ -69,8 +70,8 @@ impl Work for RefreshWork {
     async fn run(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
         match &job.kind {
             JobKind::ComputedRefresh | JobKind::FunctionRefresh => self.refresh(job, progress).await,
-            JobKind::CreateFunction
-            | JobKind::CreateIndex
+            JobKind::CreateFunction => creation::create(&self.catalog, &self.functions, job, &progress).await,
+            JobKind::CreateIndex
             | JobKind::Compact
             | JobKind::Cleanup
             | JobKind::DropTable
@@ -83,7 +84,7 @@ impl Work for RefreshWork {
     }
 }
 
-fn damaged(error: serde_json::Error) -> WorkError {
+pub(super) fn damaged(error: serde_json::Error) -> WorkError {
     WorkError::Failed(failure(&SqlError::internal(format!("unreadable job document: {error}"))))
 }
 

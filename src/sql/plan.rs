@@ -211,6 +211,7 @@ impl Planner {
                 self.plan_user(statement)
             }
             Statement::CreateFunction(create) => self.plan_create_function(create).await,
+            Statement::AlterFunction(alter) => self.plan_alter_function(alter).await,
             Statement::DropFunction(drop) => self.plan_drop_function(drop).await,
             Statement::CatalogListing(listing) if listing.object == CatalogObject::Functions => {
                 Ok(self.plan_show_functions())
@@ -257,7 +258,6 @@ impl Planner {
             | Statement::CreateStorageIntegration(_)
             | Statement::DropStorageIntegration(_)
             | Statement::Comment(_)
-            | Statement::AlterFunction(_)
             | Statement::CreateSecret(_)
             | Statement::AlterSecret(_)
             | Statement::DropSecret(_)

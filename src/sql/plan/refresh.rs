@@ -5,7 +5,7 @@
 
 use arrow::datatypes::SchemaRef;
 use lancegate_auth::{Object, Privilege, Requirement};
-use lancegate_catalog::TableName;
+use lancegate_catalog::{FunctionVersion, TableName};
 use lancegate_sql::{ErrorPolicy, FieldPath, RefreshOptions, ast};
 
 use super::functions::definition_of;
@@ -153,6 +153,7 @@ impl Planner {
             return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
                 .detail(format!("Column \"{}\" keeps its values and cannot be refreshed.", column.name)));
         };
+        ensure_usable(&version)?;
         Ok(Some(FunctionSpec {
             name: call.name.clone(),
             version: call.version,
@@ -250,6 +251,21 @@ fn ensure_options(column: &ComputedColumn, options: &RefreshOptions) -> Result<(
             .hint("Set cpu_millis, memory_bytes and gpu_count instead.")),
         ComputedKind::Function => Ok(()),
     }
+}
+
+/// Refuses a version that is disabled, and one whose workers this deployment cannot run.
+fn ensure_usable(function: &FunctionVersion) -> Result<()> {
+    let (name, version) = (&function.name.name, function.version);
+    if function.disabled {
+        let message = format!("version {version} of function \"{name}\" is disabled");
+        return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .hint("ALTER FUNCTION … SET (disabled = false) enables it."));
+    }
+    if definition_of(function)?.gpu {
+        return Err(SqlError::not_supported(format!("function \"{name}\" needs a GPU, and workers here have none"))
+            .detail("Workers are processes on the machine of the gateway, without its devices."));
+    }
+    Ok(())
 }
 
 /// Refuses a class that the deployment has not (OP-03).
