@@ -1,10 +1,13 @@
 //! Columns that Python Functions fill, as a client sees them, in confined worker processes.
 
+mod bindings;
 #[cfg(feature = "failpoints")]
 mod conflicts;
 mod errors;
 mod long;
 mod options;
+mod query;
+mod registration;
 
 use tokio_postgres::Client;
 

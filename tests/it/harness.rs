@@ -56,6 +56,8 @@ struct Folder {
     data: PathBuf,
     /// What the next process fails at; see `lancegate::failpoint`.
     failpoints: Option<String>,
+    /// Further environment variables.
+    variables: Vec<(String, String)>,
 }
 
 impl Gateway {
@@ -69,12 +71,21 @@ impl Gateway {
     pub(crate) fn start_with(config: &str) -> Self {
         let own = tempfile::tempdir().unwrap();
         let data = own.path().join("data");
-        Self::launch(Folder { own, data, failpoints: None }, config)
+        Self::launch(Folder { own, data, failpoints: None, variables: Vec::new() }, config)
+    }
+
+    /// As [`Self::start_with`], with environment variables.
+    pub(crate) fn start_with_env(config: &str, variables: &[(&str, &str)]) -> Self {
+        let own = tempfile::tempdir().unwrap();
+        let data = own.path().join("data");
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self::launch(Folder { own, data, failpoints: None, variables }, config)
     }
 
     /// Starts a gateway on a data folder that goes on to exist.
     pub(crate) fn start_in(data: &Path) -> Self {
-        Self::launch(Folder { own: tempfile::tempdir().unwrap(), data: data.to_owned(), failpoints: None }, "")
+        let own = tempfile::tempdir().unwrap();
+        Self::launch(Folder { own, data: data.to_owned(), failpoints: None, variables: Vec::new() }, "")
     }
 
     fn launch(folder: Folder, config: &str) -> Self {
@@ -217,6 +228,7 @@ fn spawn(folder: &Folder) -> (Child, SocketAddr, SocketAddr) {
         .args([OsStr::new("--config"), folder.config().as_os_str()])
         .args([OsStr::new("--ports-file"), folder.ports().as_os_str()])
         .env("LANCEGATE_PASSWORD", PASSWORD)
+        .envs(folder.variables.iter().map(|(name, value)| (name, value)))
         .envs(folder.failpoints.iter().map(|failpoints| ("LANCEGATE_FAILPOINTS", failpoints)))
         .stdout(Stdio::piped())
         .stderr(File::options().create(true).append(true).open(folder.log()).unwrap())

@@ -4,14 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use lancegate_functions::limits::{FailureLimits, JobLimits};
 use lancegate_functions::redact::Redactor;
 use lancegate_functions::sandbox::Policy;
-use lancegate_functions::{Definition, EnvironmentError, Environments, ExecutorError, Launch, Options, Pool, Python};
+use lancegate_functions::{
+    Definition, EnvironmentError, Environments, Executor, ExecutorError, Launch, Options, Pool, Python,
+};
 
 use super::arguments::sources;
-use super::budget::Share;
+use super::budget::{Budget, Share};
 use super::{FunctionEvaluator, FunctionSpec};
 use crate::refresh::{Limits, RefreshError};
 
@@ -20,6 +23,8 @@ use crate::refresh::{Limits, RefreshError};
 pub struct FunctionHost {
     environments: Environments,
     pool: Pool,
+    /// Workers of queries.
+    queries: Pool,
     program: PathBuf,
     policy: Policy,
     init_timeout: Duration,
@@ -36,7 +41,8 @@ impl FunctionHost {
     /// instance within `init_timeout` unless a refresh says otherwise.
     pub fn new(folder: PathBuf, python: PathBuf, program: PathBuf, policy: Policy, init_timeout: Duration) -> Self {
         let environments = Environments::new(folder, python);
-        Self { environments, pool: Pool::new(IDLE_MAX, IDLE_KEEP), program, policy, init_timeout }
+        let pool = || Pool::new(IDLE_MAX, IDLE_KEEP);
+        Self { environments, pool: pool(), queries: pool(), program, policy, init_timeout }
     }
 
     /// A host that runs nothing, for refreshes of expression columns.
@@ -56,6 +62,29 @@ impl FunctionHost {
     /// Ends all idle workers.
     pub fn clear(&self) {
         self.pool.clear();
+        self.queries.clear();
+    }
+
+    /// Computes a batch for a query, in a pool of workers that no refresh uses. The columns are the parameters, in order.
+    ///
+    /// # Errors
+    /// [`RefreshError::Function`]: the first row that raises, and everything that a refresh does not skip.
+    pub async fn call(
+        &self,
+        name: &str,
+        definition: &Arc<Definition>,
+        batch: &RecordBatch,
+    ) -> Result<ArrayRef, RefreshError> {
+        let failed = |error| RefreshError::Function { function: name.to_owned(), place: None, error: Box::new(error) };
+        let python = self.prepare(definition).await.map_err(|error| failed(not_prepared(&error)))?;
+        let share = Budget::default().share(1, self.policy.memory_bytes);
+        let launch = self.launch(definition, python, share);
+        let key = key(definition, &launch);
+        let options = Options { init_timeout: self.init_timeout, ..Options::default() };
+        let limits = JobLimits::new(FailureLimits::default());
+        let (pool, launch) = (self.queries.clone(), Arc::new(launch));
+        let mut executor = Executor::new(pool, key, launch, Arc::clone(definition), options, &limits, Arc::default());
+        Ok(executor.evaluate(batch).await.map_err(failed)?.values)
     }
 
     pub(in crate::refresh) async fn evaluator(
@@ -68,14 +97,14 @@ impl FunctionHost {
         let python = self.prepare(&spec.definition).await.map_err(|error| RefreshError::Function {
             function: spec.name.clone(),
             place: None,
-            error: Box::new(ExecutorError::Initialization { message: error.to_string(), output: String::new() }),
+            error: Box::new(not_prepared(&error)),
         })?;
         let sources = sources(&spec.arguments, &spec.definition)
             .map_err(|source| RefreshError::Expression { column: spec.name.clone(), source })?;
         let processes = spec.processes_max.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
         let share = spec.budget.share(limits.workers.min(processes), self.policy.memory_bytes);
         let launch = self.launch(&spec.definition, python, share);
-        let key = format!("{} {:?} {:?}", spec.definition.digest(), launch.python, launch.policy);
+        let key = key(&spec.definition, &launch);
         let failures = FailureLimits { fraction: spec.max_failed_fraction, rows: spec.max_failed_rows };
         Ok(FunctionEvaluator {
             inputs,
@@ -115,6 +144,15 @@ impl FunctionHost {
             redactor: Redactor::default(),
         }
     }
+}
+
+/// Names what a worker is an instance of.
+fn key(definition: &Definition, launch: &Launch) -> String {
+    format!("{} {:?} {:?}", definition.digest(), launch.python, launch.policy)
+}
+
+fn not_prepared(error: &EnvironmentError) -> ExecutorError {
+    ExecutorError::Initialization { message: error.to_string(), output: String::new() }
 }
 
 fn options(spec: &FunctionSpec, init_timeout: Duration) -> Options {

@@ -14,6 +14,7 @@ use lancegate_sql::ast::{self, FunctionDefinition};
 use lancegate_sql::{ObjectName, SqlOption};
 
 use self::options::bad_value;
+use super::query::registered::is_known;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
 use crate::sql::resolve::namespace_of;
@@ -148,6 +149,11 @@ impl Planner {
     pub(super) async fn plan_create_function(&self, create: &ast::CreateFunction) -> Result<Plan> {
         let name = self.creation_name(&create.name).await?;
         ensure_function_name(&name.name)?;
+        if is_known(self.engine.state(), &name.name) {
+            // Unqualified, it would stand for the other in the expressions of everybody.
+            let message = format!("function \"{}\" already exists", name.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_FUNCTION, message).detail("It is a built-in function."));
+        }
         let wait = options::wait(&create.options)?;
         let (definition, answer) = match &create.definition {
             FunctionDefinition::Source(body) => {
