@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lancegate_catalog::Catalog;
-use lancegate_functions::sandbox::Policy;
+use lancegate_functions::sandbox::{Mode, Policy};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -67,6 +67,8 @@ impl Gateway {
         let (pg_listener, pg_addr) = bind("pg.listen", config.pg.listen).await?;
         let (http_listener, http_addr) = bind("http.listen", config.http.listen).await?;
         let tls = read_tls(&config)?;
+        let functions = function_host(&config);
+        ensure_sandbox(&functions).await?;
         let readiness = Arc::new(Readiness::default());
         let metrics = Arc::new(Metrics::new());
         let http = start_http(&config, http_listener, &readiness, &metrics);
@@ -80,7 +82,6 @@ impl Gateway {
         let compute = Compute::start(config.query.thread_count()).map_err(StartError::Compute)?;
 
         let store = Store::new(&config.data).map_err(StartError::Store)?.counting(metrics.commits.clone());
-        let functions = function_host(&config);
         let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics, &functions);
         let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
         let engine = open_engine(&config, &catalog, store, &jobs, functions)?;
@@ -206,6 +207,31 @@ fn jobs_parts(
         config: bounds,
         metrics: Arc::clone(metrics),
         functions: functions.clone(),
+    }
+}
+
+/// Says what confines workers here, once and at the start, where an operator looks.
+async fn ensure_sandbox(functions: &FunctionHost) -> Result<(), StartError> {
+    let mode = functions.sandbox();
+    if mode == Mode::Off {
+        tracing::warn!("functions.sandbox is off: Functions run with the rights of the gateway");
+        return Ok(());
+    }
+    match functions.probe().await {
+        Ok(report) if report.complete() => {
+            tracing::info!(sandbox = report.shown(), "Functions run in a sandbox");
+            Ok(())
+        }
+        Err(refused) if mode == Mode::Require => Err(StartError::Sandbox(refused)),
+        Ok(report) => {
+            let refused = report.refused.join("; ");
+            tracing::warn!(sandbox = report.shown(), refused, "Functions run in part of a sandbox");
+            Ok(())
+        }
+        Err(refused) => {
+            tracing::warn!(refused, "Functions cannot run here");
+            Ok(())
+        }
     }
 }
 

@@ -47,6 +47,9 @@ pub enum StartError {
     /// The query engine or the login data cannot be opened.
     #[error("query: {}", .0.message)]
     Engine(crate::error::SqlError),
+    /// Workers cannot be confined as the configuration wants.
+    #[error("functions.sandbox: workers cannot be confined here ({0}); \"prefer\" runs them with what there is")]
+    Sandbox(String),
     /// The threads that compute cannot be started.
     #[error("query.threads: the compute threads cannot be started")]
     Compute(#[source] io::Error),

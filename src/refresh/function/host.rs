@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use lancegate_functions::limits::{FailureLimits, JobLimits};
 use lancegate_functions::redact::Redactor;
-use lancegate_functions::sandbox::Policy;
+use lancegate_functions::sandbox::{Mode, Policy, Report, probe};
 use lancegate_functions::{
     Definition, EnvironmentError, Environments, Executor, ExecutorError, Launch, Options, Pool, Python,
 };
@@ -49,6 +49,19 @@ impl FunctionHost {
     pub fn none() -> Self {
         let nothing = PathBuf::from("/dev/null");
         Self::new(nothing.clone(), nothing.clone(), nothing, Policy::default(), Duration::ZERO)
+    }
+
+    /// Asks what confines workers on this machine.
+    ///
+    /// # Errors
+    /// Why there cannot be a worker.
+    pub async fn probe(&self) -> Result<Report, String> {
+        probe(&self.program, &[WORKER_COMMAND.to_owned()], &self.policy).await
+    }
+
+    /// Returns how much of the sandbox must be there.
+    pub fn sandbox(&self) -> Mode {
+        self.policy.mode
     }
 
     /// Builds the environment of a Function, if it is not there yet.
