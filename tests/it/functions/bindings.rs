@@ -156,3 +156,13 @@ async fn altering_a_function_makes_another_version_and_a_disabled_one_is_not_use
     run(&client, "CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS 'def f(x): return x'").await;
     assert!(rows(&client, "SHOW FUNCTIONS").await[0].starts_with("[]|f|3|"));
 }
+
+#[tokio::test]
+async fn vectors_go_in_and_come_out() {
+    let (_gateway, client) = numbers().await;
+    run(&client, "CREATE TABLE m (x BIGINT, v vector(3), l REAL[])").await;
+    run(&client, "INSERT INTO m VALUES (1, '[1,2,3]', '{4,5}'), (2, NULL, '{}'), (3, '[0,0,1]', NULL)").await;
+    run(&client, "CREATE FUNCTION g (v fixed_size_list<float32, 3>, l list<float32>) RETURNS fixed_size_list<float32, 2> LANGUAGE python AS 'def g(v, l): return [sum(v), len(l or [])] if v else None'").await;
+    run(&client, "ALTER TABLE m ADD COLUMN e AS g(v, l); REFRESH COLUMN e ON m WAIT").await;
+    assert_eq!(rows(&client, "SELECT e FROM m ORDER BY x").await, ["{6,2}", "∅", "{1,0}"]);
+}

@@ -235,9 +235,9 @@ fn column_of(argument: &native::Expr, shape: &Shape) -> Option<Vec<String>> {
     Some(if shape.at(&path).is_some() { path } else { written() })
 }
 
-/// The type of a column must be that of the parameter, exactly.
+/// The type of a column must be that of the parameter, whatever is said of NULLs inside it.
 fn ensure_fits(parameter: &Parameter, column: &str, found: &DataType) -> Result<()> {
-    if *found == parameter.arrow_type.0 {
+    if found.equals_datatype(&parameter.arrow_type.0) || print_type(found) == print_type(&parameter.arrow_type.0) {
         return Ok(());
     }
     let message = format!("column \"{column}\" does not fit parameter \"{}\"", parameter.name);
