@@ -32,6 +32,8 @@ fn function(signature: &str, source: &str) -> Definition {
         python_version: None,
         env: Default::default(),
         network: false,
+        gpu: false,
+        gpu_class: None,
     }
 }
 
