@@ -34,6 +34,8 @@ pub(super) fn supervise(arguments: &[String]) -> Result<ExitCode, String> {
     let signals = SignalFd::with_flags(&ended, SfdFlags::SFD_CLOEXEC).map_err(|error| error.to_string())?;
     let report = serde_json::to_string(&report).map_err(|error| error.to_string())?;
     let errors = std::io::stderr().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+    // Opened before there is a worker: it shares our mount namespace, and where it moves the root it moves ours too.
+    let null = fs::File::open("/dev/null").map_err(|error| error.to_string())?;
     let mut child = Command::new("/proc/self/exe")
         .arg0("lancegate-worker")
         .args(prefix.split_whitespace())
@@ -44,7 +46,6 @@ pub(super) fn supervise(arguments: &[String]) -> Result<ExitCode, String> {
         .spawn()
         .map_err(|error| format!("could not start the worker: {error}"))?;
     // The worker alone holds the socket now, so that the gateway sees its end.
-    let null = fs::File::open("/dev/null").map_err(|error| error.to_string())?;
     nix::unistd::dup2_stdin(&null).map_err(|error| error.to_string())?;
     watch(&mut child, &signals)
 }

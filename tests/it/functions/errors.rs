@@ -272,7 +272,7 @@ async fn err_06_declared_effects_are_never_replayed() {
 
 #[tokio::test]
 async fn err_07_w07_a_row_that_takes_all_memory_is_quarantined_and_its_neighbours_are_right() {
-    let (_gateway, client) = numbers_with("memory = \"300 MiB\"\n").await;
+    let (_gateway, client) = numbers_with("memory = \"300MiB\"\n").await;
     let source = "def f(x):\n if x == 3:\n  b = []\n  while True: b.append(bytearray(8 << 20))\n return 2 * x";
     let safe = "WITH (result_stability = 'input_and_context', side_effects = 'none')";
     declare(&client, source, safe).await;

@@ -77,7 +77,7 @@ async fn long_03_the_deployment_bounds_an_init_that_no_option_bounds() {
 
 #[tokio::test]
 async fn long_04_a_row_deadline_does_not_extend_the_limit_of_the_job() {
-    let (_gateway, client) = numbers_with("[jobs]\nexecution_limit = \"2s\"\n").await;
+    let (_gateway, client) = numbers_with("[jobs]\nexecution_limit = \"6s\"\n").await;
     declare(&client, "import time\ndef f(x):\n if x == 9: time.sleep(3600)\n return x", "").await;
     let begun = Instant::now();
     let with = "WITH (row_timeout_seconds = 86400, publication_interval_rows = 5)";
