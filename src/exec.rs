@@ -323,7 +323,7 @@ impl Engine {
             Plan::RefreshColumn(plan) => Box::pin(refresh::refresh(self, session, plan, ctx)).await,
             Plan::ExplainRefresh(plan) => Box::pin(refresh::explain(self, session, plan, ctx)).await,
             Plan::Jobs(plan) => Box::pin(jobs::run(self, session, plan, ctx)).await,
-            Plan::Function(plan) => Box::pin(python::run(self, session, plan)).await,
+            Plan::Function(plan) => Box::pin(python::run(self, session, plan, ctx)).await,
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lancegate_catalog::Catalog;
-use lancegate_functions::sandbox::Policy;
+use lancegate_functions::sandbox::{Mode, Policy};
 use lancegate_functions::{Environments, Models};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -79,12 +79,13 @@ impl Gateway {
         }
         let catalog = open_catalog(&config.metadata_path()).await?;
         let secrets = open_secrets(&config, &catalog).await?;
+        let functions = function_host(&config, secrets.clone())?;
+        ensure_sandbox(&functions).await?;
         let first_login = admin::ensure_first_user(&catalog, config.password.as_ref());
         let first_login = first_login.await.map_err(StartError::FirstUser)?;
         let compute = Compute::start(config.query.thread_count()).map_err(StartError::Compute)?;
 
         let store = Store::new(&config.data).map_err(StartError::Store)?.counting(metrics.commits.clone());
-        let functions = function_host(&config, secrets.clone())?;
         let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics, &functions);
         let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
         let engine = open_engine(&config, &catalog, store, &jobs, functions, secrets)?;
@@ -210,6 +211,31 @@ fn jobs_parts(
         config: bounds,
         metrics: Arc::clone(metrics),
         functions: functions.clone(),
+    }
+}
+
+/// Says what confines workers here, once and at the start, where an operator looks.
+async fn ensure_sandbox(functions: &FunctionHost) -> Result<(), StartError> {
+    let mode = functions.sandbox();
+    if mode == Mode::Off {
+        tracing::warn!("functions.sandbox is off: Functions run with the rights of the gateway");
+        return Ok(());
+    }
+    match functions.probe().await {
+        Ok(report) if report.complete() => {
+            tracing::info!(sandbox = report.shown(), "Functions run in a sandbox");
+            Ok(())
+        }
+        Err(refused) if mode == Mode::Require => Err(StartError::Sandbox(refused)),
+        Ok(report) => {
+            let refused = report.refused.join("; ");
+            tracing::warn!(sandbox = report.shown(), refused, "Functions run in part of a sandbox");
+            Ok(())
+        }
+        Err(refused) => {
+            tracing::warn!(refused, "Functions cannot run here");
+            Ok(())
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::refresh::{FunctionHost, Limits, Progress};
 use crate::storage::Store;
 
 mod attempt;
+pub mod creation;
 pub mod garbage;
 pub mod profile;
 pub mod progress;

@@ -116,6 +116,12 @@ pub struct Definition {
     /// Whether it may use the network.
     #[serde(default)]
     pub network: bool,
+    /// Whether its workers need a GPU.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gpu: bool,
+    /// The class of the GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_class: Option<String>,
 }
 
 impl Definition {
@@ -123,6 +129,11 @@ impl Definition {
     pub fn digest(&self) -> String {
         let text = serde_json::to_string(self).expect("plain data");
         Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether it runs in an environment of its own, which is built first.
+    pub fn has_environment(&self) -> bool {
+        !self.pip.is_empty() || self.python_version.is_some()
     }
 
     /// Whether a call may be made again and gives the same: what range recovery needs under any policy (ERR-06).

@@ -2,7 +2,9 @@
 //!
 //! Without packages a Function runs in the gateway's own Python. With packages, a virtual environment is built in a
 //! temporary folder beside its place and renamed into it when it is complete, so a build that was killed leaves no
-//! environment. `uv` builds it when it is on the PATH, `venv` and `pip` otherwise; pyarrow is always installed.
+//! environment. `uv` builds it when it is on the PATH, `venv` and `pip` otherwise. pyarrow is always there: the one that
+//! the packages bring, or the gateway's own. Only wheels are installed, and the tools see nothing of the gateway's
+//! environment but what they need.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -57,6 +59,8 @@ pub struct Environments {
     root: PathBuf,
     base: PathBuf,
     building: Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>,
+    /// Pythons that were asked what they are; they stay that as long as the process runs.
+    known: Arc<Mutex<HashMap<PathBuf, Python>>>,
 }
 
 #[derive(Deserialize)]
@@ -65,15 +69,30 @@ struct Inspected {
     paths: Vec<PathBuf>,
 }
 
+/// Where a Python keeps its packages.
+#[derive(Deserialize)]
+struct Packages {
+    /// For example `3.11`.
+    version: String,
+    folder: PathBuf,
+    pyarrow: Option<PathBuf>,
+}
+
+const PACKAGES: &str = "import importlib.util, json, os, sys, sysconfig\n\
+found = importlib.util.find_spec('pyarrow')\n\
+print(json.dumps({'version': '%d.%d' % sys.version_info[:2], 'folder': sysconfig.get_path('purelib'),\n\
+'pyarrow': found and os.path.realpath(os.path.dirname(found.origin))}))";
+
 const INSPECT: &str = "import json, sys, os, pyarrow\n\
 paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(pyarrow.__file__))}\n\
+paths |= {os.path.realpath(os.path.dirname(pyarrow.__file__))}\n\
 paths |= {os.path.realpath(p) for p in list(paths)} | {os.path.dirname(os.path.realpath(sys.executable))}\n\
 print(json.dumps({'version': sys.version.split()[0], 'paths': sorted(paths)}))";
 
 impl Environments {
     /// Keeps environments in `root`; `base` is the Python that they are made from.
     pub fn new(root: PathBuf, base: PathBuf) -> Self {
-        Self { root, base, building: Arc::default() }
+        Self { root, base, building: Arc::default(), known: Arc::default() }
     }
 
     /// Returns the Python of a Function, after building its environment if it is not there yet. Concurrent calls for one
@@ -82,8 +101,8 @@ impl Environments {
     /// # Errors
     /// See [`EnvironmentError`].
     pub async fn prepare(&self, definition: &Definition) -> Result<Python, EnvironmentError> {
-        if definition.pip.is_empty() && definition.python_version.is_none() {
-            return inspect(&self.base).await;
+        if !definition.has_environment() {
+            return self.inspect(&self.base).await;
         }
         let digest = digest(definition, &self.base);
         let place = self.root.join(&digest);
@@ -94,10 +113,37 @@ impl Environments {
         let _one = lock.lock().await;
         let executable = place.join("bin/python");
         if executable.exists() {
-            return inspect(&executable).await;
+            return self.inspect(&executable).await;
         }
         let build_output = self.build(definition, &place).await?;
-        Ok(Python { build_output, ..inspect(&executable).await? })
+        Ok(Python { build_output, ..self.inspect(&executable).await? })
+    }
+
+    async fn inspect(&self, executable: &Path) -> Result<Python, EnvironmentError> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(executable).cloned();
+        if let Some(python) = known {
+            return Ok(python);
+        }
+        let python = inspect(executable).await?;
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(executable.to_owned(), python.clone());
+        Ok(python)
+    }
+
+    /// Gives an environment the pyarrow of the gateway's own Python, if it has none and is of the same version of Python.
+    /// Returns whether it has one now. Nothing is installed into the environment after that, so nothing is ever
+    /// written through the link.
+    async fn link_pyarrow(&self, python: &Path) -> Result<bool, EnvironmentError> {
+        let (own, base) = (packages(python).await?, packages(&self.base).await?);
+        match (own.pyarrow, base.pyarrow) {
+            (Some(_), _) => Ok(true),
+            (None, Some(pyarrow)) if own.version == base.version => {
+                let link = own.folder.join("pyarrow");
+                std::os::unix::fs::symlink(pyarrow, link)
+                    .map_err(|error| EnvironmentError::Build { message: error.to_string() })?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     async fn build(&self, definition: &Definition, place: &Path) -> Result<String, EnvironmentError> {
@@ -106,13 +152,9 @@ impl Environments {
         let folder = tempfile::Builder::new().prefix(".build-").tempdir_in(&self.root).map_err(failed)?;
         let target = folder.path().join("env");
         let python = target.join("bin/python");
-        let mut packages = definition.pip.clone();
-        if !packages.iter().any(|package| package.to_ascii_lowercase().starts_with("pyarrow")) {
-            packages.push("pyarrow".to_owned());
-        }
         let uv = Command::new("uv").arg("--version").output().await.is_ok_and(|output| output.status.success());
         let version = definition.python_version.as_deref();
-        let (mut make, mut install);
+        let mut make;
         if uv {
             make = Command::new("uv");
             make.arg("venv").arg("--relocatable");
@@ -121,29 +163,44 @@ impl Environments {
                 None => make.arg("--python").arg(&self.base),
             };
             make.arg(&target);
-            install = Command::new("uv");
-            install.args(["pip", "install", "--python"]).arg(&python);
         } else {
             make = match version {
                 Some(version) => Command::new(format!("python{version}")),
                 None => Command::new(&self.base),
             };
             make.args(["-m", "venv"]).arg(&target);
-            install = Command::new(&python);
-            install.args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]);
         }
-        // After `--` nothing is an option of the tool.
-        install.arg("--").args(&packages);
         let mut output = run(make).await?;
-        output.push_str(&run(install).await?);
+        if !definition.pip.is_empty() {
+            output.push_str(&run(install(uv, &python, &definition.pip)).await?);
+        }
+        if !self.link_pyarrow(&python).await? {
+            output.push_str(&run(install(uv, &python, &["pyarrow".to_owned()])).await?);
+        }
         // A virtual environment finds itself by its own place, so it can be renamed; only its scripts name the old one.
         std::fs::rename(&target, place).map_err(failed)?;
         Ok(output)
     }
 }
 
+/// Wheels only: building a package would run its code as the gateway.
+fn install(uv: bool, python: &Path, packages: &[String]) -> Command {
+    let mut install = Command::new(if uv { Path::new("uv") } else { python });
+    if uv {
+        install.args(["pip", "install", "--no-build", "--python"]).arg(python);
+    } else {
+        let wheels = ["--only-binary", ":all:"];
+        install.args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]).args(wheels);
+    }
+    // After `--` nothing is an option of the tool.
+    install.arg("--").args(packages);
+    install
+}
+
 async fn run(mut command: Command) -> Result<String, EnvironmentError> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
+    // The gateway's environment may hold its password and those of its storage.
+    command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_for_tools(&name.to_string_lossy())));
     let child = command.kill_on_drop(true).stdin(std::process::Stdio::null()).output();
     let output = match timeout(BUILD_TIMEOUT, child).await {
         Err(_) => return Err(EnvironmentError::Build { message: format!("{program} took too long") }),
@@ -154,6 +211,23 @@ async fn run(mut command: Command) -> Result<String, EnvironmentError> {
     let end = text.char_indices().nth_back(OUTPUT_CHARS).map_or(0, |(at, _)| at);
     let text = text[end..].trim().to_owned();
     if output.status.success() { Ok(text) } else { Err(EnvironmentError::Build { message: text }) }
+}
+
+/// Where programs are, and how indexes of packages are reached.
+fn is_for_tools(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    matches!(name.as_str(), "PATH" | "HOME" | "LANG" | "TMPDIR" | "SSL_CERT_FILE" | "SSL_CERT_DIR" | "XDG_CACHE_HOME")
+        || name.ends_with("_PROXY")
+        || name.starts_with("PIP_")
+        || name.starts_with("UV_")
+}
+
+async fn packages(executable: &Path) -> Result<Packages, EnvironmentError> {
+    let mut ask = Command::new(executable);
+    ask.args(["-I", "-c", PACKAGES]);
+    let told = run(ask).await?;
+    serde_json::from_str(told.lines().last().unwrap_or_default())
+        .map_err(|error| EnvironmentError::Build { message: error.to_string() })
 }
 
 async fn inspect(executable: &Path) -> Result<Python, EnvironmentError> {

@@ -192,10 +192,13 @@ impl Executor {
         Ok(evaluated)
     }
 
-    /// Gives the columns the names and nullability of the parameters.
+    /// Gives the columns the names of the parameters. The items of a list may be nullable or not, as they are stored.
     fn conform(&self, batch: &RecordBatch) -> Result<RecordBatch, ExecutorError> {
-        let fields: Vec<_> =
-            self.definition.input_schema().fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
+        let parameters = self.definition.input_schema();
+        let named = parameters.fields().iter().zip(batch.columns()).map(|(field, column)| {
+            field.as_ref().clone().with_data_type(column.data_type().clone()).with_nullable(true)
+        });
+        let fields: Vec<_> = named.collect();
         let schema = Arc::new(arrow::datatypes::Schema::new(fields));
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(schema, batch.columns().to_vec(), &options).map_err(contract)

@@ -12,7 +12,10 @@
 
 mod confine;
 mod filter;
+mod probe;
 mod supervise;
+
+pub use self::probe::probe;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -81,12 +84,28 @@ pub struct Report {
     pub landlock: bool,
     /// The filter of system calls.
     pub seccomp: bool,
+    /// Limits of a cgroup on memory, processes and CPU; without them each process of a worker has its own limits.
+    #[serde(default)]
+    pub cgroups: bool,
     /// What was refused, for people.
     pub refused: Vec<String>,
 }
 
 impl Report {
-    /// Whether all of it is in force.
+    /// What is in force, for people.
+    pub fn shown(&self) -> String {
+        let parts = [
+            ("namespaces", self.namespaces),
+            ("private root", self.private_root),
+            ("landlock", self.landlock),
+            ("seccomp", self.seccomp),
+            ("cgroups", self.cgroups),
+        ];
+        let names: Vec<&str> = parts.iter().filter(|(_, there)| *there).map(|(name, _)| *name).collect();
+        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    }
+
+    /// Whether all that keeps a worker to itself is in force. Cgroups bound what it takes and are not part of this.
     pub fn complete(&self) -> bool {
         self.namespaces && self.private_root && self.landlock && self.seccomp
     }

@@ -203,6 +203,8 @@ async fn run(snapshots: Vec<lancegate_functions::models::Snapshot>, source: &str
         secrets: BTreeMap::new(),
         models: vec![model("tiny")],
         network: false,
+        gpu: false,
+        gpu_class: None,
     });
     let base = std::env::var("LANCEGATE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let python = Environments::new(std::env::temp_dir(), PathBuf::from(base)).prepare(&definition).await.unwrap();

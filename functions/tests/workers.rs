@@ -34,6 +34,8 @@ fn function(signature: &str, source: &str) -> Definition {
         secrets: Default::default(),
         models: vec![],
         network: false,
+        gpu: false,
+        gpu_class: None,
     }
 }
 

@@ -105,7 +105,7 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
             let columns: Vec<String> = columns.iter().map(|column| lance_path(column)).collect();
             let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
             changed.drop_columns(&columns).await.map_err(StorageError::from)?;
-            computed::unbind_dropped(&mut changed).await?;
+            computed::sync_bindings(&mut changed).await?;
         }
         AlterAction::RenameColumn { from, to } => {
             let alteration = ColumnAlteration::new(lance_path(from)).rename(to.clone());

@@ -1,4 +1,4 @@
-//! Runs CREATE FUNCTION, DROP FUNCTION, SHOW FUNCTIONS and DESCRIBE FUNCTION.
+//! Runs CREATE, ALTER and DROP FUNCTION, SHOW FUNCTIONS and DESCRIBE FUNCTION.
 
 use std::sync::Arc;
 
@@ -8,36 +8,32 @@ use lancegate_auth::{Privilege, Requirement, decide};
 use lancegate_catalog::{FunctionVersion, TableKind};
 use lancegate_functions::types::print_type;
 
-use super::tables::ownership;
+use self::create::Creation;
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome};
-use crate::session::{NoticeSeverity, Session};
+use crate::session::{NoticeSeverity, Session, StatementContext};
 use crate::sql::plan::functions::{FunctionPlan, definition_of, object_of, signature};
 use crate::sqlstate::SqlState;
 use crate::storage::computed;
 
+mod create;
+mod document;
+
 /// Runs one statement.
-pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &FunctionPlan) -> Result<Outcome> {
+pub(super) async fn run(
+    engine: &Engine,
+    session: &mut Session,
+    plan: &FunctionPlan,
+    ctx: &StatementContext,
+) -> Result<Outcome> {
     match plan {
-        FunctionPlan::Create { name, definition, new } => {
-            // Before there is a version: one that cannot run would be of no use.
-            engine.functions().prepare(definition).await.map_err(|error| {
-                let message = format!("function \"{}\" could not be built", name.name);
-                SqlError::new(SqlState::EXTERNAL_ROUTINE_EXCEPTION, message).detail(error.to_string())
-            })?;
-            let function = FunctionVersion {
-                name: name.clone(),
-                version: 0,
-                definition: serde_json::to_value(definition).map_err(SqlError::internal)?,
-                owner: session.principal.user.as_str().to_owned(),
-                disabled: false,
-                created_at: Utc::now(),
-            };
-            if *new {
-                engine.catalog().apply(vec![ownership(&session.principal, object_of(name))]).await?;
-            }
-            engine.catalog().add_function(function).await?;
-            Ok(Outcome::Done("CREATE FUNCTION".to_owned()))
+        FunctionPlan::Create { name, definition, new, answer, schema } => {
+            let creation = Creation { name, definition, new: *new, answer, schema: schema.as_ref() };
+            creation.run(engine, session, ctx).await
+        }
+        FunctionPlan::Disable { function, disabled } => {
+            engine.catalog().disable_function(function.name.clone(), function.version, *disabled).await?;
+            Ok(Outcome::Done("ALTER FUNCTION".to_owned()))
         }
         FunctionPlan::Drop { function: None, .. } => {
             let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, "function does not exist, skipping");

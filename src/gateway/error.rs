@@ -54,6 +54,9 @@ pub enum StartError {
     /// The hub that models come from has no usable address.
     #[error("functions.model_endpoint: {0}")]
     Models(String),
+    /// Workers cannot be confined as the configuration wants.
+    #[error("functions.sandbox: workers cannot be confined here ({0}); \"prefer\" runs them with what there is")]
+    Sandbox(String),
     /// The threads that compute cannot be started.
     #[error("query.threads: the compute threads cannot be started")]
     Compute(#[source] io::Error),

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use lancegate_catalog::{Catalog, Failure, Job, JobKind};
 use serde_json::Value;
 
+use super::creation;
 use super::rights;
 use super::verdict::failure;
 use crate::error::SqlError;
@@ -36,7 +37,7 @@ pub(super) enum WorkError {
     Failed(Failure),
 }
 
-/// Runs refreshes of computed columns.
+/// Runs refreshes of computed columns, and makes Functions.
 pub(super) struct RefreshWork {
     catalog: Catalog,
     store: Store,
@@ -92,8 +93,8 @@ impl Work for RefreshWork {
         rights::ensure(&self.catalog, job).await?;
         match &job.kind {
             JobKind::ComputedRefresh | JobKind::FunctionRefresh => self.refresh(job, progress).await,
-            JobKind::CreateFunction
-            | JobKind::CreateIndex
+            JobKind::CreateFunction => creation::create(&self.catalog, &self.functions, job, &progress).await,
+            JobKind::CreateIndex
             | JobKind::Compact
             | JobKind::Cleanup
             | JobKind::DropTable
@@ -106,7 +107,7 @@ impl Work for RefreshWork {
     }
 }
 
-fn damaged(error: serde_json::Error) -> WorkError {
+pub(super) fn damaged(error: serde_json::Error) -> WorkError {
     WorkError::Failed(failure(&SqlError::internal(format!("unreadable job document: {error}"))))
 }
 

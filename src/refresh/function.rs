@@ -5,13 +5,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StructArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
+use arrow::error::ArrowError;
 use lancegate_functions::limits::JobLimits;
 use lancegate_functions::{Definition, Executor, ExecutorError, Launch, Options, Pool, RowError};
 use serde::{Deserialize, Serialize};
 
+use self::arguments::Source;
+pub use self::arguments::constant;
 pub use self::budget::Budget;
 pub use self::host::{FunctionHost, WORKER_COMMAND};
 use super::RefreshError;
@@ -19,29 +22,38 @@ use super::expression::Evaluator;
 use super::progress::Progress;
 use super::snapshot::Snapshot;
 use super::{Limits, RefreshSpec};
-use crate::storage::computed::ComputedColumn;
+use crate::storage::computed::{Argument, ComputedColumn};
 
+mod arguments;
 mod budget;
 mod host;
+
+/// Whose a version of a Function is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MadeBy {
+    /// The database that it is in. Its models are fetched for this one.
+    #[serde(default)]
+    pub database: String,
+    /// The user who made it. The secrets that it names are opened on behalf of this one.
+    #[serde(default)]
+    pub owner: String,
+}
 
 /// What a refresh of a Function column runs, as the registry keeps it: complete, so that nothing that happens to the
 /// Function afterwards changes the job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionSpec {
-    /// The database that it is in.
-    #[serde(default)]
-    pub database: String,
-    /// Who made this version: the secrets that it names are opened on behalf of that user.
-    #[serde(default)]
-    pub owner: String,
+    /// Whose it is.
+    #[serde(flatten)]
+    pub made_by: MadeBy,
     /// Name of the Function.
     pub name: String,
     /// Its version.
     pub version: u64,
     /// What it is.
     pub definition: Definition,
-    /// The columns that its parameters take, in order.
-    pub arguments: Vec<String>,
+    /// What its parameters take, in order.
+    pub arguments: Vec<Argument>,
     /// Whether failing rows are skipped.
     pub skip: bool,
     /// `max_failed_fraction`.
@@ -148,7 +160,7 @@ impl Computation {
 #[derive(Debug, Clone)]
 pub struct FunctionEvaluator {
     inputs: SchemaRef,
-    positions: Vec<usize>,
+    sources: Vec<Source>,
     output: DataType,
     name: String,
     definition: Arc<Definition>,
@@ -198,7 +210,7 @@ impl FunctionPart {
         batch: &RecordBatch,
         progress: &Progress,
     ) -> Result<(ArrayRef, Vec<RowError>), RefreshError> {
-        let arguments = batch.project(&self.function.positions).expect("positions are of these columns");
+        let arguments = arguments::batch(&self.function.sources, &self.function.definition, batch)?;
         let evaluated = tokio::select! {
             biased;
             () = progress.stopped() => return Err(RefreshError::Canceled),
@@ -212,11 +224,8 @@ impl FunctionPart {
             let place = row.and_then(|row| u32::try_from(row).ok()).map(|row| (0, row));
             RefreshError::Function { function: self.function.name.clone(), place, error: Box::new(error) }
         })?;
-        let values = if evaluated.values.data_type() == &self.function.output {
-            evaluated.values
-        } else {
-            cast(&evaluated.values, &self.function.output).map_err(|error| RefreshError::Evaluate(error.into()))?
-        };
+        let values = conform(&evaluated.values, &self.function.output);
+        let values = values.map_err(|error| RefreshError::Evaluate(error.into()))?;
         Ok((values, evaluated.errors))
     }
 
@@ -226,5 +235,20 @@ impl FunctionPart {
     /// [`RefreshError::Function`]: the part must not be published.
     pub(super) fn finish(&self) -> Result<(), RefreshError> {
         self.executor.finish_part().map_err(|error| self.function.failed(error))
+    }
+}
+
+/// Returns values as the type that is stored. Fields of a struct keep their places: columns have names of their own.
+fn conform(values: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
+    if values.data_type() == wanted {
+        return Ok(Arc::clone(values));
+    }
+    match (values.as_struct_opt(), wanted) {
+        (Some(found), DataType::Struct(fields)) if found.num_columns() == fields.len() => {
+            let columns = found.columns().iter().zip(fields).map(|(column, field)| conform(column, field.data_type()));
+            let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            Ok(Arc::new(StructArray::try_new(fields.clone(), columns, found.nulls().cloned())?))
+        }
+        _ => cast(values, wanted),
     }
 }

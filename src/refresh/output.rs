@@ -1,13 +1,17 @@
 //! The computed column inside the batches that a stage reads and writes.
 //!
-//! A column of the table is an array of its own. A field inside a struct column is
+//! A column of the table is an array of its own. The columns that a Function fills together are computed as one struct,
+//! which is taken apart where it is written; a row without a struct has NULL in all of them. A field inside a struct column is
 //! read together with its siblings, whose only use is to say which rows have a
 //! struct, and is written inside that struct: where a row has none, it has no
 //! value of the field either.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StructArray, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StructArray, make_array, new_null_array,
+};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 
@@ -20,15 +24,19 @@ pub(super) struct Output {
     schema: SchemaRef,
     path: Vec<String>,
     data_type: DataType,
+    /// The columns of several outputs, in the order of the struct; empty for one.
+    columns: Vec<String>,
 }
 
 impl Output {
     /// Returns the output of a snapshot's column.
     pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let columns = snapshot.output_names();
         Self {
             schema: Arc::new(Schema::from(&snapshot.output_schema())),
             path: nested::parts(&snapshot.column.name),
-            data_type: snapshot.column.data_type.clone(),
+            data_type: snapshot.value_type(),
+            columns: if columns.len() > 1 { columns } else { Vec::new() },
         }
     }
 
@@ -39,6 +47,16 @@ impl Output {
 
     /// Returns the values that a batch read from the table holds.
     pub(super) fn stored(&self, batch: &RecordBatch) -> ArrayRef {
+        if let DataType::Struct(fields) = &self.data_type
+            && !self.columns.is_empty()
+        {
+            let column = |(name, field): (&String, &Arc<Field>)| match batch.column_by_name(name) {
+                Some(column) => Arc::clone(column),
+                None => new_null_array(field.data_type(), batch.num_rows()),
+            };
+            let columns = self.columns.iter().zip(fields).map(column).collect();
+            return Arc::new(StructArray::new(fields.clone(), columns, None));
+        }
         let (root, inner) = self.path.split_first().expect("a path is never empty");
         let mut column = batch.column_by_name(root);
         for name in inner {
@@ -52,10 +70,29 @@ impl Output {
     /// # Errors
     /// If the values are not of the column's type.
     pub(super) fn batch(&self, values: ArrayRef, read: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        if !self.columns.is_empty() {
+            return self.apart(&values);
+        }
         let (root, inner) = self.path.split_first().expect("a path is never empty");
         let field = self.schema.field(0);
         let column = wrap(field, inner, values, read.column_by_name(root))?;
         RecordBatch::try_new(Arc::clone(&self.schema), vec![column])
+    }
+}
+
+impl Output {
+    /// Makes columns of the fields of a struct.
+    fn apart(&self, values: &ArrayRef) -> Result<RecordBatch, ArrowError> {
+        let missing = || ArrowError::SchemaError("the result is no struct of the outputs".to_owned());
+        let values = values.as_struct_opt().ok_or_else(missing)?;
+        let column = |field: &Arc<Field>| {
+            let position = self.columns.iter().position(|name| name == field.name());
+            let column = position.and_then(|position| values.columns().get(position)).ok_or_else(missing)?;
+            let nulls = NullBuffer::union(column.nulls(), values.nulls());
+            Ok(make_array(column.to_data().into_builder().nulls(nulls).build()?))
+        };
+        let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>, ArrowError>>()?;
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
 }
 

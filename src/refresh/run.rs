@@ -139,7 +139,7 @@ async fn computation(
         Some(function) if !function.fills(&snapshot.column) => Err(function.replaced(snapshot)),
         Some(function) => {
             let inputs = Arc::new(arrow::datatypes::Schema::from(&snapshot.read_schema(false)));
-            let output = snapshot.column.data_type.clone();
+            let output = snapshot.value_type();
             Ok(Computation::Function(Box::new(host.evaluator(function, inputs, output, limits).await?)))
         }
     }
@@ -378,10 +378,10 @@ impl Attempt<'_> {
             ("lancegate.sequence".to_owned(), self.commits.to_string()),
         ]);
         let replacements: Vec<Replacement> = parts.iter().map(replacement).collect();
-        let output_id = snapshot.column.field_id;
+        let output_ids = &snapshot.output_ids;
         let input_ids = &snapshot.input_ids;
         let same = |at: &Dataset| snapshot.is_defined_so_at(at);
-        let published = commit::publish(&snapshot.dataset, output_id, input_ids, &replacements, &properties, &same);
+        let published = commit::publish(&snapshot.dataset, output_ids, input_ids, &replacements, &properties, &same);
         let published = published.await?;
         self.commits += u64::from(published.committed);
         let dataset = Arc::new(published.dataset);

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Field};
 use futures::TryStreamExt;
 use lance::Dataset;
 use lance::dataset::fragment::FileFragment;
@@ -20,8 +21,12 @@ use crate::storage::{StorageError, nested};
 pub struct Snapshot {
     /// The table at this version.
     pub dataset: Arc<Dataset>,
-    /// The column.
+    /// The column; of a Function with several outputs the first.
     pub column: ComputedColumn,
+    /// The columns that are computed together, in the order of the outputs.
+    outputs: Vec<ComputedColumn>,
+    /// Their field ids.
+    pub output_ids: Vec<i32>,
     /// Field ids of the columns that it reads, in the table's order: top-level
     /// columns, or fields of the column that it is itself a field of.
     pub input_ids: Vec<i32>,
@@ -38,12 +43,15 @@ impl Snapshot {
     pub fn of(dataset: Arc<Dataset>, column: &str) -> Result<Self, StorageError> {
         let declared = computed::column(&dataset, column)?
             .ok_or_else(|| StorageError::Unsupported { what: format!("refresh of plain column \"{column}\"") })?;
+        let outputs = computed::outputs(&dataset, &declared)?;
+        let declared = outputs.first().cloned().unwrap_or(declared);
+        let output_ids = outputs.iter().map(|output| output.field_id).collect();
         let mut input_ids =
             declared.inputs.iter().map(|path| input_id(&dataset, &declared, path)).collect::<Result<Vec<_>, _>>()?;
         input_ids.sort_unstable();
         input_ids.dedup();
         let definition = Definition::of(&declared, &input_ids);
-        Ok(Self { dataset, column: declared, input_ids, definition })
+        Ok(Self { dataset, column: declared, outputs, output_ids, input_ids, definition })
     }
 
     /// The same column, by its field id, at another version.
@@ -106,18 +114,34 @@ impl Snapshot {
 
     /// Signs where the values are.
     pub fn output_signer(&self) -> Signer<'_> {
-        Signer::new(&self.dataset, &[self.column.field_id])
+        Signer::new(&self.dataset, &self.output_ids)
     }
 
-    /// The Lance schema of the output column alone.
+    /// The Lance schema of the output columns alone.
     pub fn output_schema(&self) -> Schema {
-        self.dataset.schema().project_by_ids(&[self.column.field_id], true)
+        self.dataset.schema().project_by_ids(&self.output_ids, true)
+    }
+
+    /// The names of the output columns, in the order of the outputs.
+    pub fn output_names(&self) -> Vec<String> {
+        self.outputs.iter().map(|output| output.name.clone()).collect()
+    }
+
+    /// The type of the values that are computed: that of the column, or a struct with a field for each of several.
+    pub fn value_type(&self) -> DataType {
+        match self.outputs.as_slice() {
+            [_] => self.column.data_type.clone(),
+            outputs => {
+                let field = |output: &ComputedColumn| Field::new(&output.name, output.data_type.clone(), true);
+                DataType::Struct(outputs.iter().map(field).collect())
+            }
+        }
     }
 
     /// The Lance schema of the input columns, followed by the output if asked for.
     pub fn read_schema(&self, with_output: bool) -> Schema {
         let mut ids = self.input_ids.clone();
-        ids.extend(with_output.then_some(self.column.field_id));
+        ids.extend(self.output_ids.iter().filter(|_| with_output));
         self.dataset.schema().project_by_ids(&ids, true)
     }
 
@@ -134,7 +158,7 @@ impl Snapshot {
 
     /// The paths of the columns that are read, the output last if asked for.
     pub fn read_paths(&self, with_output: bool) -> Vec<String> {
-        let ids = self.input_ids.iter().copied().chain(with_output.then_some(self.column.field_id));
+        let ids = self.input_ids.iter().chain(self.output_ids.iter().filter(|_| with_output)).copied();
         ids.filter_map(|id| nested::path_of(self.dataset.schema(), id)).collect()
     }
 }

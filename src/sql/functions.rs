@@ -24,6 +24,7 @@ pub mod of_path;
 pub mod of_privileges;
 pub mod of_session;
 pub mod postgres;
+pub(crate) mod registered;
 mod sum;
 pub(crate) mod udf;
 

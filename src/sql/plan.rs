@@ -229,6 +229,7 @@ impl Planner {
                 self.plan_secret(statement).await
             }
             Statement::CreateFunction(create) => self.plan_create_function(create).await,
+            Statement::AlterFunction(alter) => self.plan_alter_function(alter).await,
             Statement::DropFunction(drop) => self.plan_drop_function(drop).await,
             Statement::CatalogListing(listing) if listing.object == CatalogObject::Functions => {
                 Ok(self.plan_show_functions())
@@ -262,7 +263,6 @@ impl Planner {
             | Statement::CreateStorageIntegration(_)
             | Statement::DropStorageIntegration(_)
             | Statement::Comment(_)
-            | Statement::AlterFunction(_)
             | Statement::CreateApiKey(_)
             | Statement::DropApiKey(_)
             | Statement::ShowApiKeys(_)

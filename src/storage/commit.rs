@@ -70,7 +70,7 @@ pub type StillDefined<'a> = dyn Fn(&Dataset) -> Result<bool, StorageError> + Sen
 /// [`StorageError::NotFound`] if another table is in its place, storage errors.
 pub async fn publish(
     dataset: &Dataset,
-    output_id: i32,
+    output_ids: &[i32],
     input_ids: &[i32],
     replacements: &[Replacement],
     properties: &HashMap<String, String>,
@@ -80,7 +80,7 @@ pub async fn publish(
     let mut last = None;
     for attempt in 1..=ATTEMPTS_MAX {
         latest.checkout_latest().await?;
-        let mut sorted = sort(dataset, &latest, output_id, input_ids, replacements)?;
+        let mut sorted = sort(dataset, &latest, output_ids, input_ids, replacements)?;
         if !sorted.fitting.is_empty() && !still_defined(&latest)? {
             sorted.rejected.append(&mut sorted.fitting);
         }
@@ -94,7 +94,7 @@ pub async fn publish(
             return Ok(Published { dataset: latest, visible, rejected, committed: false });
         }
         let fitting: Vec<&Replacement> = sorted.fitting.iter().map(|position| &replacements[*position]).collect();
-        match commit(&latest, output_id, &fitting, properties).await {
+        match commit(&latest, output_ids, &fitting, properties).await {
             Ok(committed) => {
                 durable::sync_commit(&committed, Some(&latest)).await?;
                 let mut visible = sorted.visible;
@@ -136,13 +136,13 @@ struct Sorted {
 fn sort(
     computed_at: &Dataset,
     latest: &Dataset,
-    output_id: i32,
+    output_ids: &[i32],
     input_ids: &[i32],
     replacements: &[Replacement],
 ) -> Result<Sorted, StorageError> {
     ensure_same_table(computed_at, latest)?;
-    if latest.schema().field_by_id(output_id).is_none() {
-        return Err(StorageError::NoColumn { column: format!("field {output_id}") });
+    if let Some(gone) = output_ids.iter().find(|id| latest.schema().field_by_id(**id).is_none()) {
+        return Err(StorageError::NoColumn { column: format!("field {gone}") });
     }
     let physical: HashMap<u64, Option<usize>> =
         computed_at.iter_fragments().map(|fragment| (fragment.id, fragment.physical_rows)).collect();
@@ -152,7 +152,7 @@ fn sort(
         physical.get(&fragment.id).is_none_or(|rows| rows.is_none() || *rows == fragment.physical_rows)
     };
     let fragments: HashMap<u64, &Fragment> = latest.iter_fragments().map(|fragment| (fragment.id, fragment)).collect();
-    let (inputs, output) = (Signer::new(latest, input_ids), Signer::new(latest, &[output_id]));
+    let (inputs, output) = (Signer::new(latest, input_ids), Signer::new(latest, output_ids));
     let mut sorted = Sorted::default();
     for (position, replacement) in replacements.iter().enumerate() {
         let Some(fragment) = fragments.get(&replacement.fragment_id) else {
@@ -216,16 +216,17 @@ pub async fn is_intact(dataset: &Dataset, file: &DataFile) -> Result<bool, Stora
 
 async fn commit(
     latest: &Dataset,
-    output_id: i32,
+    output_ids: &[i32],
     replacements: &[&Replacement],
     properties: &HashMap<String, String>,
 ) -> lance::Result<Dataset> {
     let files = replacements.iter().map(|replacement| (replacement.fragment_id, &replacement.file));
-    let operation = if nested::is_nested(latest.schema(), output_id) {
-        nested::rewrite(latest, output_id, files)
-    } else {
-        let replacements = files.map(|(id, file)| DataReplacementGroup(id, file.clone())).collect();
-        Operation::DataReplacement { replacements }
+    let operation = match output_ids {
+        [inside] if nested::is_nested(latest.schema(), *inside) => nested::rewrite(latest, *inside, files),
+        _ => {
+            let replacements = files.map(|(id, file)| DataReplacementGroup(id, file.clone())).collect();
+            Operation::DataReplacement { replacements }
+        }
     };
     // The commit builder's own setter does not reach a transaction that is given.
     let transaction = TransactionBuilder::new(latest.version_id(), operation)

@@ -12,7 +12,7 @@
 //! | `computed_column.auto_refresh_enabled` | `true` or `false` |
 //! | `computed_column.auto_refresh_interval_seconds` | a positive integer |
 //! | `computed_column.function.binding_id` | names the binding in `lancedb::function_bindings` of the schema |
-//! | `computed_column.function.output_ordinal` | `0`: one column takes the whole result |
+//! | `computed_column.function.output_ordinal` | which output of the binding the column is, from 0 |
 //! | `lancegate.function` | the Function, its version and its arguments (see [`FunctionCall`]); ours |
 //! | `computed_refresh.source_signature` | `{}` when declared: no fragment is known to be fresh |
 //! | `computed_refresh.*` after a refresh | see [`super::freshness`] |
@@ -21,18 +21,22 @@
 //! The field may be inside a struct column; the column's name is its path then.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use lance::Dataset;
 use lance::dataset::NewColumnTransform;
 use lance_core::datatypes::Field as LanceField;
-use lance_namespace::schema::arrow_schema_to_json;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::freshness::SOURCE_SIGNATURE;
 use super::{StorageError, nested};
+
+mod bindings;
+
+pub use self::bindings::sync as sync_bindings;
 
 /// Marks a field as computed.
 const COMPUTED: &str = "computed_column";
@@ -44,8 +48,6 @@ const AUTO_INTERVAL: &str = "computed_column.auto_refresh_interval_seconds";
 const BINDING_ID: &str = "computed_column.function.binding_id";
 const ORDINAL: &str = "computed_column.function.output_ordinal";
 const FUNCTION: &str = "lancegate.function";
-/// The schema metadata key of all Function bindings.
-const BINDINGS: &str = "lancedb::function_bindings";
 /// The field metadata key under which our own provenance record is named.
 pub const PROVENANCE: &str = "lancegate.refresh.provenance";
 /// Prefix of the field metadata keys that users may not write.
@@ -58,6 +60,26 @@ pub enum ComputedKind {
     Expression,
     /// A registered Function.
     Function,
+}
+
+/// What a parameter of a Function takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Argument {
+    /// A column, or the path of a field inside one.
+    Column(String),
+    /// The same value for every row.
+    Literal {
+        /// It, as a SQL expression without columns.
+        literal: String,
+    },
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Column(text) | Self::Literal { literal: text }) = self;
+        f.write_str(text)
+    }
 }
 
 /// The version of a Function that fills a column, and what it is called with.
@@ -75,8 +97,21 @@ pub struct FunctionCall {
     pub digest: String,
     /// Names of its parameters, in order.
     pub parameters: Vec<String>,
-    /// Names of the columns that they take.
-    pub arguments: Vec<String>,
+    /// What they take.
+    pub arguments: Vec<Argument>,
+    /// Which output of the Function the column is; the columns of a binding are filled together.
+    #[serde(default)]
+    pub ordinal: u32,
+    /// The field of the result that it takes; `$value` for a column that takes the whole result.
+    #[serde(default = "whole_result")]
+    pub result_field: String,
+}
+
+/// The result field of a column that takes all of it.
+pub const WHOLE_RESULT: &str = "$value";
+
+fn whole_result() -> String {
+    WHOLE_RESULT.to_owned()
 }
 
 /// One declared computed column.
@@ -197,7 +232,10 @@ fn parse(name: &str, field: &LanceField) -> Result<ComputedColumn, StorageError>
         .map(|text| serde_json::from_str(text).map_err(|_| unsupported(format!("Function of column \"{name}\""))))
         .transpose()?;
     let expression = match &function {
-        Some(call) => format!("{}({})", call.name, call.arguments.join(", ")),
+        Some(call) => {
+            let arguments: Vec<String> = call.arguments.iter().map(ToString::to_string).collect();
+            format!("{}({})", call.name, arguments.join(", "))
+        }
         None => metadata.get(EXPRESSION).cloned().unwrap_or_default(),
     };
     Ok(ComputedColumn {
@@ -212,6 +250,27 @@ fn parse(name: &str, field: &LanceField) -> Result<ComputedColumn, StorageError>
         auto_refresh_interval_seconds: interval,
         provenance: metadata.get(PROVENANCE).filter(|digest| !digest.is_empty()).cloned(),
     })
+}
+
+/// Returns the columns that are computed together with a column, in the order of the Function's outputs; only itself for
+/// an expression and for a Function of one output.
+///
+/// # Errors
+/// [`StorageError::Unsupported`] if one of them is gone: the others cannot be refreshed.
+pub fn outputs(dataset: &Dataset, column: &ComputedColumn) -> Result<Vec<ComputedColumn>, StorageError> {
+    let Some(call) = column.function.as_ref().filter(|call| call.result_field != WHOLE_RESULT) else {
+        return Ok(vec![column.clone()]);
+    };
+    let of_binding =
+        |other: &ComputedColumn| other.function.as_ref().is_some_and(|other| other.binding_id == call.binding_id);
+    let mut found: Vec<ComputedColumn> = columns(dataset)?.into_iter().filter(of_binding).collect();
+    let ordinal = |column: &ComputedColumn| column.function.as_ref().map_or(0, |call| call.ordinal);
+    found.sort_by_key(ordinal);
+    if found.iter().zip(0..).any(|(column, expected)| ordinal(column) != expected) {
+        let what = format!("column \"{}\" without the others that its Function fills", column.name);
+        return Err(StorageError::Unsupported { what });
+    }
+    Ok(found)
 }
 
 /// Adds empty computed columns in metadata-only commits, whose cost does not
@@ -243,95 +302,9 @@ pub async fn declare(dataset: &Dataset, declarations: &[Declaration]) -> Result<
         changed = nested::add_field(&changed, &parent, &field).await?;
     }
     if declarations.iter().any(|declaration| declaration.function.is_some()) {
-        bind(&mut changed, declarations).await?;
+        bindings::add(&mut changed, declarations).await?;
     }
     Ok(changed)
-}
-
-/// Adds the bindings of new Function columns to those of the schema, as the open `lancedb` crate reads them. We read
-/// the fields' own metadata, so a crash before this commit leaves a column that we can refresh.
-async fn bind(dataset: &mut Dataset, declarations: &[Declaration]) -> Result<(), StorageError> {
-    let mut bindings = bindings(dataset);
-    for declaration in declarations {
-        if let Some(call) = &declaration.function {
-            bindings.push(binding(dataset, declaration, call)?);
-        }
-    }
-    write_bindings(dataset, bindings).await
-}
-
-/// Forgets the bindings of columns that are gone.
-///
-/// # Errors
-/// What Lance reports.
-pub async fn unbind_dropped(dataset: &mut Dataset) -> Result<(), StorageError> {
-    let before = bindings(dataset);
-    let has = |name: &str| dataset.schema().fields.iter().any(|field| field.name == name);
-    let kept = |binding: &Value| {
-        let outputs = binding["outputs"].as_array().into_iter().flatten();
-        outputs.filter_map(|output| output["output_name"].as_str()).all(&has)
-    };
-    let after: Vec<Value> = before.iter().filter(|binding| kept(binding)).cloned().collect();
-    if after.len() < before.len() { write_bindings(dataset, after).await } else { Ok(()) }
-}
-
-fn bindings(dataset: &Dataset) -> Vec<Value> {
-    let text = dataset.schema().metadata.get(BINDINGS);
-    let envelope: Option<Value> = text.and_then(|text| serde_json::from_str(text).ok());
-    envelope.and_then(|mut envelope| envelope["bindings"].as_array_mut().map(std::mem::take)).unwrap_or_default()
-}
-
-async fn write_bindings(dataset: &mut Dataset, bindings: Vec<Value>) -> Result<(), StorageError> {
-    let text = json!({ "version": 1, "bindings": bindings }).to_string();
-    dataset.update_schema_metadata(vec![(BINDINGS.to_owned(), Some(text))]).await?;
-    Ok(())
-}
-
-fn binding(dataset: &Dataset, declaration: &Declaration, call: &FunctionCall) -> Result<Value, StorageError> {
-    let field = |name: &str| {
-        let found = dataset.schema().fields.iter().find(|field| field.name == name);
-        found.ok_or_else(|| StorageError::NoColumn { column: name.to_owned() })
-    };
-    let exact = |fields: Vec<Field>| {
-        let schema = arrow_schema_to_json(&Schema::new(fields)).map_err(StorageError::from)?;
-        Ok::<_, StorageError>(json!(schema))
-    };
-    let mut inputs = Vec::new();
-    let mut presented = Vec::new();
-    for (parameter, argument) in call.parameters.iter().zip(&call.arguments) {
-        let input = field(argument)?;
-        inputs.push(json!({
-            "parameter": parameter,
-            "field_id": input.id,
-            "field_path": argument,
-            "arrow_type": lancegate_functions::types::print_type(&input.data_type()),
-            "nullable": input.nullable,
-        }));
-        presented.push(Field::new(parameter, input.data_type(), input.nullable));
-    }
-    let output = field(&declaration.name)?;
-    Ok(json!({
-        "binding_id": call.binding_id,
-        "function": {
-            "name": call.name,
-            "namespace_path": call.namespace,
-            "object_id": call.name,
-            "location": "",
-            "version": call.version.to_string(),
-            "manifest_digest": format!("sha256:{}", call.digest),
-        },
-        "inputs": inputs,
-        "outputs": [{
-            "result_field": "$value",
-            "output_name": declaration.name,
-            "output_field_id": output.id,
-            "output_ordinal": 0,
-            "arrow_type": lancegate_functions::types::print_type(&declaration.data_type),
-            "nullable": true,
-        }],
-        "input_schema": exact(presented)?,
-        "output_schema": exact(vec![Field::new(&declaration.name, declaration.data_type.clone(), true)])?,
-    }))
 }
 
 fn declared_field(name: &str, declaration: &Declaration) -> Field {
@@ -348,7 +321,7 @@ fn declared_field(name: &str, declaration: &Declaration) -> Field {
         Some(call) => {
             metadata.insert(KIND.to_owned(), "function".to_owned());
             metadata.insert(BINDING_ID.to_owned(), call.binding_id.clone());
-            metadata.insert(ORDINAL.to_owned(), "0".to_owned());
+            metadata.insert(ORDINAL.to_owned(), call.ordinal.to_string());
             metadata.insert(FUNCTION.to_owned(), json!(call).to_string());
         }
     }

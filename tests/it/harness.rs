@@ -56,6 +56,8 @@ struct Folder {
     data: PathBuf,
     /// What the next process fails at; see `lancegate::failpoint`.
     failpoints: Option<String>,
+    /// Further environment variables.
+    variables: Vec<(String, String)>,
 }
 
 /// How long a test waits for a state before it says that it does not come.
@@ -84,14 +86,23 @@ impl Gateway {
     pub(crate) fn start_with(config: &str) -> Self {
         let own = tempfile::tempdir().unwrap();
         let data = own.path().join("data");
-        Self::launch(Folder { own, data, failpoints: None }, config)
+        Self::launch(Folder { own, data, failpoints: None, variables: Vec::new() }, config)
+    }
+
+    /// As [`Self::start_with`], with environment variables.
+    pub(crate) fn start_with_env(config: &str, variables: &[(&str, &str)]) -> Self {
+        let own = tempfile::tempdir().unwrap();
+        let data = own.path().join("data");
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self::launch(Folder { own, data, failpoints: None, variables }, config)
     }
 
     /// Starts a gateway with failpoints, which a later start has not.
     pub(crate) fn start_failing(config: &str, failpoints: &str) -> Self {
         let own = tempfile::tempdir().unwrap();
         let data = own.path().join("data");
-        let mut gateway = Self::launch(Folder { own, data, failpoints: Some(failpoints.to_owned()) }, config);
+        let mut gateway =
+            Self::launch(Folder { own, data, failpoints: Some(failpoints.to_owned()), variables: Vec::new() }, config);
         gateway.folder.failpoints = None;
         gateway
     }
@@ -103,7 +114,15 @@ impl Gateway {
 
     /// [`Self::start_in`] with a piece of TOML.
     pub(crate) fn start_in_with(data: &Path, config: &str) -> Self {
-        Self::launch(Folder { own: tempfile::tempdir().unwrap(), data: data.to_owned(), failpoints: None }, config)
+        Self::launch(
+            Folder {
+                own: tempfile::tempdir().unwrap(),
+                data: data.to_owned(),
+                failpoints: None,
+                variables: Vec::new(),
+            },
+            config,
+        )
     }
 
     fn launch(folder: Folder, config: &str) -> Self {
@@ -298,6 +317,7 @@ fn try_spawn(folder: &Folder) -> (Child, Option<(SocketAddr, SocketAddr)>) {
         .args([OsStr::new("--ports-file"), folder.ports().as_os_str()])
         .env("LANCEGATE_PASSWORD", PASSWORD)
         .env("LANCEGATE_FAILPOINT_HOLDS", folder.holds())
+        .envs(folder.variables.iter().map(|(name, value)| (name, value)))
         .envs(folder.failpoints.iter().map(|failpoints| ("LANCEGATE_FAILPOINTS", failpoints)))
         .stdout(Stdio::piped())
         .stderr(File::options().create(true).append(true).open(folder.log()).unwrap())

@@ -83,6 +83,31 @@ impl Catalog {
         .transpose()
     }
 
+    /// Enables or disables one version of a Function. Returns whether it is there.
+    ///
+    /// # Errors
+    /// [`Store`](crate::CatalogError::Store).
+    pub async fn disable_function(&self, name: TableName, version: u64, disabled: bool) -> Result<bool> {
+        self.write(Durability::Full, move |tx| {
+            Box::pin(async move {
+                let changed = sqlx::query(
+                    "UPDATE functions SET disabled = $5
+                     WHERE database_name = $1 AND namespace = $2 AND name = $3 AND version = $4
+                        AND dropped_at IS NULL",
+                )
+                .bind(&name.database)
+                .bind(namespace_to_text(&name.namespace)?)
+                .bind(&name.name)
+                .bind(signed("version", version)?)
+                .bind(i64::from(disabled))
+                .execute(tx.connection())
+                .await?;
+                Ok(changed.rows_affected() > 0)
+            })
+        })
+        .await
+    }
+
     /// Drops one version of a Function. Returns whether it was there.
     ///
     /// # Errors

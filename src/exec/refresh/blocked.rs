@@ -18,7 +18,7 @@ use crate::sqlstate::SqlState;
 ///
 /// # Errors
 /// What the job failed with; 57014 if it was canceled.
-pub(super) async fn until_ended(engine: &Engine, session: &Session, id: JobId, ctx: &StatementContext) -> Result<Job> {
+pub(crate) async fn until_ended(engine: &Engine, session: &Session, id: JobId, ctx: &StatementContext) -> Result<Job> {
     match with_notices(engine, session, id, &ctx.cancel).await? {
         Some(job) => outcome(job),
         None => interrupted(engine, session, id, ctx).await,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use lancegate_auth::Secret;
 use lancegate_catalog::SecretName;
@@ -11,15 +12,16 @@ use lancegate_functions::definition::SecretRef;
 use lancegate_functions::limits::{FailureLimits, JobLimits};
 use lancegate_functions::models::{self, Snapshot};
 use lancegate_functions::redact::Redactor;
-use lancegate_functions::sandbox::Policy;
+use lancegate_functions::sandbox::{Mode, Policy, Report, probe};
 use lancegate_functions::{
-    Definition, EnvironmentError, Environments, ExecutorError, Launch, ModelError, Models, Options, Pool, Python,
+    Definition, EnvironmentError, Environments, Executor, ExecutorError, Launch, ModelError, Models, Options, Pool,
+    Python,
 };
-
 use sha2::{Digest as _, Sha256};
 
-use super::budget::Share;
-use super::{FunctionEvaluator, FunctionSpec};
+use super::arguments::sources;
+use super::budget::{Budget, Share};
+use super::{FunctionEvaluator, FunctionSpec, MadeBy};
 use crate::refresh::{Limits, RefreshError};
 use crate::secrets::{SecretError, Secrets};
 
@@ -31,6 +33,8 @@ pub struct FunctionHost {
     models: Option<Models>,
     secrets: Option<Secrets>,
     pool: Pool,
+    /// Workers of queries.
+    queries: Pool,
     program: PathBuf,
     policy: Policy,
     init_timeout: Duration,
@@ -58,8 +62,9 @@ impl FunctionHost {
         policy: Policy,
         init_timeout: Duration,
     ) -> Self {
-        let pool = Pool::new(IDLE_MAX, IDLE_KEEP);
-        Self { environments, models: Some(models), secrets: Some(secrets), pool, program, policy, init_timeout }
+        let pool = || Pool::new(IDLE_MAX, IDLE_KEEP);
+        let (models, secrets) = (Some(models), Some(secrets));
+        Self { environments, models, secrets, pool: pool(), queries: pool(), program, policy, init_timeout }
     }
 
     /// A host that runs nothing, for refreshes of expression columns.
@@ -70,10 +75,24 @@ impl FunctionHost {
             models: None,
             secrets: None,
             pool: Pool::new(0, Duration::ZERO),
+            queries: Pool::new(0, Duration::ZERO),
             program: nothing,
             policy: Policy::default(),
             init_timeout: Duration::ZERO,
         }
+    }
+
+    /// Asks what confines workers on this machine.
+    ///
+    /// # Errors
+    /// Why there cannot be a worker.
+    pub async fn probe(&self) -> Result<Report, String> {
+        probe(&self.program, &[WORKER_COMMAND.to_owned()], &self.policy).await
+    }
+
+    /// Returns how much of the sandbox must be there.
+    pub fn sandbox(&self) -> Mode {
+        self.policy.mode
     }
 
     /// Builds the environment of a Function, if it is not there yet.
@@ -87,6 +106,29 @@ impl FunctionHost {
     /// Ends all idle workers.
     pub fn clear(&self) {
         self.pool.clear();
+        self.queries.clear();
+    }
+
+    /// Computes a batch for a query, in a pool of workers that no refresh uses. The columns are the parameters, in order.
+    ///
+    /// # Errors
+    /// [`RefreshError::Function`]: the first row that raises, and everything that a refresh does not skip.
+    pub async fn call(
+        &self,
+        name: &str,
+        definition: &Arc<Definition>,
+        made_by: &MadeBy,
+        batch: &RecordBatch,
+    ) -> Result<ArrayRef, RefreshError> {
+        let failed = |error| RefreshError::Function { function: name.to_owned(), place: None, error: Box::new(error) };
+        let share = Budget::default().share(1, self.policy.memory_bytes);
+        let launch = self.ready(name, definition, made_by, share).await?;
+        let key = key(definition, &launch);
+        let options = Options { init_timeout: self.init_timeout, ..Options::default() };
+        let limits = JobLimits::new(FailureLimits::default());
+        let (pool, launch) = (self.queries.clone(), Arc::new(launch));
+        let mut executor = Executor::new(pool, key, launch, Arc::clone(definition), options, &limits, Arc::default());
+        Ok(executor.evaluate(batch).await.map_err(failed)?.values)
     }
 
     pub(in crate::refresh) async fn evaluator(
@@ -96,26 +138,16 @@ impl FunctionHost {
         output: DataType,
         limits: &Limits,
     ) -> Result<FunctionEvaluator, RefreshError> {
-        let no_instance = |message: String| RefreshError::Function {
-            function: spec.name.clone(),
-            place: None,
-            error: Box::new(ExecutorError::Initialization { message, output: String::new() }),
-        };
-        let python = self.prepare(&spec.definition).await.map_err(|error| no_instance(error.to_string()))?;
-        let secrets = self.secrets(spec).await.map_err(|error| no_instance(error.to_string()))?;
-        let snapshots = self.snapshots(spec, &secrets).await.map_err(|error| no_instance(error.to_string()))?;
-        let positions = spec.arguments.iter().map(|name| inputs.index_of(name)).collect::<Result<Vec<_>, _>>();
-        let positions = positions.map_err(|error| RefreshError::Evaluate(error.into()))?;
+        let sources = sources(&spec.arguments, &spec.definition)
+            .map_err(|source| RefreshError::Expression { column: spec.name.clone(), source })?;
         let processes = spec.processes_max.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
         let share = spec.budget.share(limits.workers.min(processes), self.policy.memory_bytes);
-        let launch = self.launch(&spec.definition, python, secrets, snapshots, share);
-        // A worker holds the secrets that it was started with; with others it is another one.
-        let environment = Sha256::digest(serde_json::json!(launch.environment).to_string());
-        let key = format!("{} {environment:x} {:?} {:?}", spec.definition.digest(), launch.python, launch.policy);
+        let launch = self.ready(&spec.name, &spec.definition, &spec.made_by, share).await?;
+        let key = key(&spec.definition, &launch);
         let failures = FailureLimits { fraction: spec.max_failed_fraction, rows: spec.max_failed_rows };
         Ok(FunctionEvaluator {
             inputs,
-            positions,
+            sources,
             output,
             name: spec.name.clone(),
             definition: Arc::new(spec.definition.clone()),
@@ -129,27 +161,51 @@ impl FunctionHost {
         })
     }
 
+    /// Makes all that a worker needs ready: its environment, the values of its secrets, its models.
+    async fn ready(
+        &self,
+        name: &str,
+        definition: &Definition,
+        made_by: &MadeBy,
+        share: Share,
+    ) -> Result<Launch, RefreshError> {
+        let no_instance = |message: String| {
+            let error = Box::new(ExecutorError::Initialization { message, output: String::new() });
+            RefreshError::Function { function: name.to_owned(), place: None, error }
+        };
+        let python = self.prepare(definition).await.map_err(|error| no_instance(error.to_string()))?;
+        let secrets = self.secrets(definition, made_by).await.map_err(|error| no_instance(error.to_string()))?;
+        let snapshots = self.snapshots(definition, made_by, &secrets).await;
+        let snapshots = snapshots.map_err(|error| no_instance(error.to_string()))?;
+        Ok(self.launch(definition, python, secrets, snapshots, share))
+    }
+
     /// Fetches the models of a Function that are not on this node yet (HF-01).
-    async fn snapshots(&self, spec: &FunctionSpec, secrets: &Opened) -> Result<Vec<Snapshot>, ModelError> {
-        let (Some(models), wanted) = (&self.models, &spec.definition.models) else { return Ok(Vec::new()) };
+    async fn snapshots(
+        &self,
+        definition: &Definition,
+        made_by: &MadeBy,
+        secrets: &Opened,
+    ) -> Result<Vec<Snapshot>, ModelError> {
+        let (Some(models), wanted) = (&self.models, &definition.models) else { return Ok(Vec::new()) };
         let secret = secrets.iter().find(|(name, _)| name == HUB_TOKEN).map(|(_, value)| value.expose().as_str());
-        let token = secret.or_else(|| spec.definition.env.get(HUB_TOKEN).map(String::as_str));
-        models.prepare(&spec.database, wanted, token).await
+        let token = secret.or_else(|| definition.env.get(HUB_TOKEN).map(String::as_str));
+        models.prepare(&made_by.database, wanted, token).await
     }
 
     /// Opens the secrets of a Function on behalf of who made it, as they and their privileges are now.
-    async fn secrets(&self, spec: &FunctionSpec) -> Result<Opened, SecretError> {
-        let (Some(secrets), wanted) = (&self.secrets, &spec.definition.secrets) else { return Ok(Opened::new()) };
+    async fn secrets(&self, definition: &Definition, made_by: &MadeBy) -> Result<Opened, SecretError> {
+        let (Some(secrets), wanted) = (&self.secrets, &definition.secrets) else { return Ok(Opened::new()) };
         if wanted.is_empty() {
             return Ok(Opened::new());
         }
         let name = |secret: &SecretRef| SecretName {
-            database: spec.database.clone(),
+            database: made_by.database.clone(),
             namespace: secret.namespace.clone(),
             name: secret.name.clone(),
         };
         let names: Vec<SecretName> = wanted.values().map(name).collect();
-        let values = secrets.resolve_for(&spec.owner, &names).await?;
+        let values = secrets.resolve_for(&made_by.owner, &names).await?;
         Ok(wanted.keys().cloned().zip(values).collect())
     }
 
@@ -187,6 +243,12 @@ impl FunctionHost {
             redactor: Redactor::new(secrets.iter().map(|(_, value)| value.expose().as_str())),
         }
     }
+}
+
+/// Names what a worker is an instance of. It holds the secrets that it was started with; with others it is another one.
+fn key(definition: &Definition, launch: &Launch) -> String {
+    let environment = Sha256::digest(serde_json::json!(launch.environment).to_string());
+    format!("{} {environment:x} {:?} {:?}", definition.digest(), launch.python, launch.policy)
 }
 
 fn options(spec: &FunctionSpec, init_timeout: Duration) -> Options {

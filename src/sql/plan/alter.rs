@@ -1,16 +1,12 @@
 //! ALTER TABLE: columns added, dropped, renamed, retyped; computed columns declared.
 
 use arrow::datatypes::{DataType, Field, Schema};
-use lancegate_auth::{Privilege, Requirement};
+use lancegate_auth::Requirement;
 use lancegate_catalog::TableName;
-use lancegate_functions::definition::Parameter;
-use lancegate_functions::types::print_type;
 use lancegate_sql::ast::{self, AlterOperation};
-use lancegate_sql::{FieldPath, Ident, ObjectName};
-use sqlparser::ast as native;
+use lancegate_sql::{FieldPath, Ident};
 
 use super::dml::no_column;
-use super::functions::{definition_of, no_function, object_of, signature};
 use super::tables::ensure_columns;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
@@ -19,8 +15,10 @@ use crate::sql::resolve::{BoundTable, ensure_object_name, no_relation};
 use crate::sql::types;
 use crate::sqlstate::SqlState;
 use crate::storage::StorageError;
-use crate::storage::computed::{self, Declaration, FunctionCall};
+use crate::storage::computed::{self, Declaration};
 use crate::storage::{nested, provider};
+
+mod function;
 
 /// A bound ALTER TABLE.
 #[derive(Debug, Clone)]
@@ -99,10 +97,12 @@ impl Planner {
         let mut functions = Vec::new();
         for operation in &alter.operations {
             if let AlterOperation::AddComputedColumn(add) = operation
-                && let Some((declaration, usage)) = self.bind_function(&table, add, &mut shape).await?
+                && let Some(bound) = self.bind_function(&table, add, &mut shape).await?
             {
-                merge(&mut actions, AlterAction::Declare(vec![declaration]));
-                functions.push(usage);
+                if !bound.declarations.is_empty() {
+                    merge(&mut actions, AlterAction::Declare(bound.declarations));
+                }
+                functions.push(bound.usage);
                 continue;
             }
             if let Some(action) = self.bind_alteration(&table, operation, &mut shape)? {
@@ -136,6 +136,7 @@ impl Planner {
                     return if drop.if_exists { Ok(None) } else { Err(no_column(&name, table.name())) };
                 }
                 ensure_unread(table, &name, "drop", &shape.dropped)?;
+                function::ensure_together(table, &name, &shape.dropped)?;
                 shape.remove_at(&path);
                 Some(AlterAction::DropColumns(vec![name]))
             }
@@ -191,70 +192,6 @@ impl Planner {
         })
     }
 
-    /// Binds `AS f(a, b)` where `f` is a Function of ours; `None` for any other expression.
-    async fn bind_function(
-        &self,
-        table: &BoundTable,
-        add: &ast::AddComputedColumn,
-        shape: &mut Shape,
-    ) -> Result<Option<(Declaration, Requirement)>> {
-        let Some((called, arguments)) = call(&add.expression.expr) else { return Ok(None) };
-        let Some(function) = self.find_function(&called, add.options.version.as_deref()).await? else {
-            if add.options.version.is_some() {
-                return Err(no_function(&called));
-            }
-            return Ok(None);
-        };
-        if add.application.is_some() {
-            return Err(SqlError::not_supported("FILTER, IGNORE NULLS and OVER of a Function are not supported yet"));
-        }
-        let [name] = add.names.as_slice() else {
-            return Err(SqlError::not_supported("several columns of one Function are not supported yet"));
-        };
-        if function.name.database != table.record.name.database {
-            return Err(SqlError::not_supported("a Function of another database cannot fill a column"));
-        }
-        if !shape.ensure_new(name.as_str(), add.if_not_exists, table.name())? {
-            return Err(SqlError::not_supported("IF NOT EXISTS on a Function column is not supported yet"));
-        }
-        let definition = definition_of(&function)?;
-        if arguments.len() != definition.parameters.len() {
-            let (wanted, given) = (definition.parameters.len(), arguments.len());
-            let message = format!("function {} takes {wanted} arguments, not {given}", function.name.name);
-            return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
-                .detail(format!("Its parameters are ({}).", signature(&definition))));
-        }
-        let mut inputs = Vec::new();
-        for (parameter, argument) in definition.parameters.iter().zip(&arguments) {
-            let column = column_of(argument, &shape.schema)?;
-            let field = shape.field(&column, table.name())?;
-            ensure_fits(parameter, &field)?;
-            inputs.push(column);
-        }
-        let data_type = definition.output.0.clone();
-        shape.add(Field::new(name.as_str(), data_type.clone(), true));
-        let call = FunctionCall {
-            binding_id: format!("fb_{}", ulid::Ulid::new()),
-            namespace: function.name.namespace.clone(),
-            name: function.name.name.clone(),
-            version: function.version,
-            digest: definition.digest(),
-            parameters: definition.parameters.iter().map(|parameter| parameter.name.clone()).collect(),
-            arguments: inputs.clone(),
-        };
-        inputs.dedup();
-        let declaration = Declaration {
-            name: name.as_str().to_owned(),
-            data_type,
-            expression: String::new(),
-            function: Some(call),
-            inputs,
-            auto_refresh_enabled: add.options.auto_refresh_enabled,
-            auto_refresh_interval_seconds: add.options.auto_refresh_interval_seconds,
-        };
-        Ok(Some((declaration, Requirement::new(Privilege::Usage, object_of(&function.name)))))
-    }
-
     fn bind_declaration(
         &self,
         table: &BoundTable,
@@ -262,10 +199,13 @@ impl Planner {
         shape: &mut Shape,
     ) -> Result<Option<AlterAction>> {
         let [name] = add.names.as_slice() else {
-            return Err(SqlError::not_supported("several columns of one Function are not supported yet"));
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "several columns need a Function")
+                .detail("An expression has one value.")
+                .at(add.expression.position.get()));
         };
         if add.application.is_some() {
-            return Err(SqlError::not_supported("FILTER, IGNORE NULLS and OVER of a Function are not supported yet"));
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "FILTER, IGNORE NULLS and OVER need a Function")
+                .at(add.expression.position.get()));
         }
         let path = path(add.parent.as_ref(), name);
         let column = path_text(&path);
@@ -446,47 +386,6 @@ fn ensure_unread(table: &BoundTable, column: &str, verb: &str, dropped: &[String
     Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
         .detail(format!("Column {reader} of table {name} is computed from column {column}."))
         .hint(format!("Drop column {reader} first.")))
-}
-
-/// Returns name and arguments, if an expression is nothing but a call.
-fn call(expression: &native::Expr) -> Option<(ObjectName, Vec<native::Expr>)> {
-    let native::Expr::Function(function) = expression else { return None };
-    let mut parts: Vec<String> = Vec::new();
-    for part in &function.name.0 {
-        let ident = part.as_ident()?;
-        let folded = if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() };
-        parts.push(folded);
-    }
-    let name = parts.pop()?;
-    let (schema, database) = (parts.pop(), parts.pop());
-    let native::FunctionArguments::List(list) = &function.args else { return None };
-    let argument = |argument: &native::FunctionArg| match argument {
-        native::FunctionArg::Unnamed(native::FunctionArgExpr::Expr(expression)) => Some(expression.clone()),
-        _ => None,
-    };
-    let arguments = list.args.iter().map(argument).collect::<Option<Vec<_>>>()?;
-    Some((ObjectName { database, schema, name }, arguments))
-}
-
-fn column_of(argument: &native::Expr, schema: &Schema) -> Result<String> {
-    let native::Expr::Identifier(ident) = argument else {
-        return Err(SqlError::not_supported(format!("argument {argument} of a Function is not supported"))
-            .hint("Arguments are columns; declare an expression column and refresh it first."));
-    };
-    let folded = ident.value.to_lowercase();
-    let exact = ident.quote_style.is_some() || schema.field_with_name(&folded).is_err();
-    Ok(if exact { ident.value.clone() } else { folded })
-}
-
-/// The type of a column must be that of the parameter, exactly.
-fn ensure_fits(parameter: &Parameter, field: &Field) -> Result<()> {
-    if *field.data_type() == parameter.arrow_type.0 {
-        return Ok(());
-    }
-    let message = format!("column \"{}\" does not fit parameter \"{}\"", field.name(), parameter.name);
-    let (column, wanted) = (print_type(field.data_type()), print_type(&parameter.arrow_type.0));
-    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
-        .detail(format!("The column is {column}, the parameter {wanted}.")))
 }
 
 /// Changes of one kind that follow each other become one commit.

@@ -1,4 +1,6 @@
-//! CREATE FUNCTION, DROP FUNCTION, SHOW FUNCTIONS, DESCRIBE FUNCTION, and the binding of Functions to columns.
+//! CREATE, ALTER and DROP FUNCTION, SHOW FUNCTIONS and DESCRIBE FUNCTION.
+//!
+//! A version never changes: CREATE FUNCTION of a name that is there and ALTER FUNCTION make another one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,22 +8,37 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use lancegate_auth::{Object, Privilege, Requirement};
 use lancegate_catalog::{FunctionVersion, TableName};
-use lancegate_functions::definition::{ArrowType, CallMode, Parameter, ResultStability, SecretRef, SideEffects};
-use lancegate_functions::types::{parse_type, print_type};
-use lancegate_functions::{Definition, models};
-use lancegate_sql::ast::{self, FunctionBody, FunctionDefinition};
+use lancegate_functions::Definition;
+use lancegate_functions::definition::{Parameter, SecretRef};
+use lancegate_functions::types::print_type;
+use lancegate_sql::ast::{self, FunctionDefinition};
 use lancegate_sql::{ObjectName, SqlOption};
-use serde::de::DeserializeOwned;
 
+use self::options::bad_value;
+use super::query::registered::is_known;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
 use crate::sql::resolve::namespace_of;
 use crate::sqlstate::SqlState;
 
+mod options;
+mod registration;
+
+/// How a statement that makes a version answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CreationAnswer {
+    /// With its tag, when the version is there.
+    Tag(&'static str),
+    /// With the version as a document, when it is there.
+    Document,
+    /// At once, with the job that makes it.
+    Job,
+}
+
 /// A bound statement about Functions.
 #[derive(Debug, Clone)]
 pub enum FunctionPlan {
-    /// CREATE FUNCTION.
+    /// CREATE FUNCTION, and ALTER FUNCTION where it makes another version.
     Create {
         /// Its full name.
         name: TableName,
@@ -29,6 +46,17 @@ pub enum FunctionPlan {
         definition: Box<Definition>,
         /// Whether it has no version yet.
         new: bool,
+        /// How to answer.
+        answer: CreationAnswer,
+        /// The columns of the answer, if it has any.
+        schema: Option<SchemaRef>,
+    },
+    /// ALTER FUNCTION … SET (disabled = …).
+    Disable {
+        /// The version.
+        function: FunctionVersion,
+        /// Whether it may not be used.
+        disabled: bool,
     },
     /// DROP FUNCTION of one version.
     Drop {
@@ -62,14 +90,15 @@ impl FunctionPlan {
     pub fn columns(&self) -> Option<&SchemaRef> {
         match self {
             Self::Show { schema, .. } | Self::Describe { schema, .. } => Some(schema),
-            Self::Create { .. } | Self::Drop { .. } => None,
+            Self::Create { schema, .. } => schema.as_ref(),
+            Self::Disable { .. } | Self::Drop { .. } => None,
         }
     }
 
     /// Returns what is needed; SHOW leaves out what the caller may not use.
     pub fn requirements(&self) -> Vec<Requirement> {
         match self {
-            Self::Create { name, definition, new } => {
+            Self::Create { name, definition, new, .. } => {
                 let schema = Object::Namespace { database: name.database.clone(), path: name.namespace.clone() };
                 let own = match new {
                     true => Requirement::new(Privilege::CreateFunction, schema),
@@ -81,6 +110,9 @@ impl FunctionPlan {
                     Requirement::new(Privilege::Usage, object)
                 };
                 std::iter::once(own).chain(definition.secrets.values().map(bind)).collect()
+            }
+            Self::Disable { function, .. } => {
+                vec![Requirement::new(Privilege::Ownership, object_of(&function.name))]
             }
             Self::Drop { function, .. } => {
                 let owned =
@@ -95,7 +127,9 @@ impl FunctionPlan {
     /// Returns the tag of a statement that writes.
     pub fn writes(&self) -> Option<&'static str> {
         match self {
+            Self::Create { answer: CreationAnswer::Tag(tag), .. } => Some(tag),
             Self::Create { .. } => Some("CREATE FUNCTION"),
+            Self::Disable { .. } => Some("ALTER FUNCTION"),
             Self::Drop { .. } => Some("DROP FUNCTION"),
             Self::Show { .. } | Self::Describe { .. } => None,
         }
@@ -120,20 +154,91 @@ impl Planner {
     /// Binds CREATE FUNCTION.
     ///
     /// # Errors
-    /// 22023 for a type or an option that is not understood, 0A000 for what is not built.
+    /// 22023 for a type or an option that is not understood, 0A000 for what is not built, 42602.
     pub(super) async fn plan_create_function(&self, create: &ast::CreateFunction) -> Result<Plan> {
-        let FunctionDefinition::Source(body) = &create.definition else {
-            return Err(SqlError::not_supported("CREATE FUNCTION … FROM is not supported yet")
-                .hint("Write CREATE FUNCTION … LANGUAGE python AS '…'."));
-        };
         let name = self.creation_name(&create.name).await?;
-        let mut definition = Box::new(definition(&create.name.name, body, &create.options)?);
-        if let Some(option) = create.options.iter().find(|option| option.name == "secrets") {
-            let bound = self.bound_secrets(option, &name.database, &definition.env).await;
-            definition.secrets = bound.map_err(|error| error.at(option.position.get()))?;
+        ensure_function_name(&name.name)?;
+        if is_known(self.engine.state(), &name.name) {
+            // Unqualified, it would stand for the other in the expressions of everybody.
+            let message = format!("function \"{}\" already exists", name.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_FUNCTION, message).detail("It is a built-in function."));
+        }
+        let wait = options::wait(&create.options)?;
+        let (mut definition, answer) = match &create.definition {
+            FunctionDefinition::Source(body) => {
+                let definition = options::definition(&create.name.name, body, &create.options)?;
+                (definition, CreationAnswer::Tag("CREATE FUNCTION"))
+            }
+            FunctionDefinition::Registration(document) => {
+                (registration::definition(document)?, CreationAnswer::Document)
+            }
+        };
+        self.bind_secrets(&mut definition, &name.database, &create.options).await?;
+        let answer = if wait { answer } else { CreationAnswer::Job };
+        self.creation(name, definition, answer).await
+    }
+
+    /// Binds ALTER FUNCTION: the newest version with other options is another version.
+    ///
+    /// # Errors
+    /// 42883, 22023.
+    pub(super) async fn plan_alter_function(&self, alter: &ast::AlterFunction) -> Result<Plan> {
+        let named = |name: &str| alter.options.iter().find(|option| option.name == name);
+        if let Some(option) = named("disabled") {
+            return self.plan_disable_function(alter, option).await;
+        }
+        let newest = self.find_function(&alter.name, None).await?.ok_or_else(|| no_function(&alter.name))?;
+        let mut definition = definition_of(&newest)?;
+        options::change(&mut definition, &alter.options)?;
+        self.bind_secrets(&mut definition, &newest.name.database, &alter.options).await?;
+        let answer = match options::wait(&alter.options)? {
+            true => CreationAnswer::Tag("ALTER FUNCTION"),
+            false => CreationAnswer::Job,
+        };
+        self.creation(newest.name, definition, answer).await
+    }
+
+    async fn plan_disable_function(&self, alter: &ast::AlterFunction, option: &SqlOption) -> Result<Plan> {
+        let at = |error: SqlError, option: &SqlOption| error.at(option.position.get());
+        if let Some(other) = alter.options.iter().find(|other| !matches!(other.name.as_str(), "disabled" | "version")) {
+            let message = format!("option \"{}\" cannot stand beside \"disabled\"", other.name);
+            return Err(at(SqlError::new(SqlState::SYNTAX_ERROR, message), other)
+                .detail("A version is disabled as it is; other options make another version."));
+        }
+        let disabled = option.value.as_bool();
+        let disabled =
+            disabled.ok_or_else(|| at(bad_value("disabled", option.value.as_str(), "true or false"), option))?;
+        let version = alter.options.iter().find(|option| option.name == "version");
+        let version = version.map(|option| option.value.as_str());
+        let function = self.find_function(&alter.name, version).await?.ok_or_else(|| no_function(&alter.name))?;
+        Ok(Plan::Function(Box::new(FunctionPlan::Disable { function, disabled })))
+    }
+
+    async fn creation(&self, name: TableName, definition: Definition, answer: CreationAnswer) -> Result<Plan> {
+        if let Some(class) = &definition.gpu_class {
+            super::refresh::ensure_gpu_class(self.engine.gpu_classes(), class)?;
         }
         let new = self.engine.catalog().function(&name, None).await?.is_none();
-        Ok(Plan::Function(Box::new(FunctionPlan::Create { name, definition, new })))
+        let columns = |names: &[&str]| {
+            let fields = names.iter().map(|name| Field::new(*name, DataType::Utf8, false));
+            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+        };
+        let schema = match answer {
+            CreationAnswer::Tag(_) => None,
+            CreationAnswer::Document => Some(columns(&["definition"])),
+            CreationAnswer::Job => Some(columns(&["operation", "status", "job_id"])),
+        };
+        let definition = Box::new(definition);
+        Ok(Plan::Function(Box::new(FunctionPlan::Create { name, definition, new, answer, schema })))
+    }
+
+    /// Sets the secrets of a definition, if an option names them.
+    async fn bind_secrets(&self, definition: &mut Definition, database: &str, options: &[SqlOption]) -> Result<()> {
+        if let Some(option) = options.iter().find(|option| option.name == "secrets") {
+            let bound = self.bound_secrets(option, database, &definition.env).await;
+            definition.secrets = bound.map_err(|error| error.at(option.position.get()))?;
+        }
+        Ok(())
     }
 
     /// Returns the secrets that a Function is given, by environment variable.
@@ -236,7 +341,6 @@ enum SecretOption {
     /// Along the search path.
     Name(String),
     /// In a schema.
-    #[serde(deny_unknown_fields)]
     Full { schema: String, name: String },
 }
 
@@ -245,119 +349,17 @@ fn is_variable(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
+/// The SDK's rule for names of Functions, which is narrower than that for tables.
+fn ensure_function_name(name: &str) -> Result<()> {
+    if name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Ok(());
+    }
+    Err(SqlError::new(SqlState::INVALID_NAME, format!("invalid name \"{name}\""))
+        .detail("Names of Functions consist of letters, digits and \"_\"."))
+}
+
 fn text_columns() -> SchemaRef {
     Arc::new(Schema::new(COLUMNS.map(|name| Field::new(name, DataType::Utf8, false)).to_vec()))
-}
-
-fn definition(name: &str, body: &FunctionBody, options: &[SqlOption]) -> Result<Definition> {
-    let mut parameters: Vec<Parameter> = Vec::new();
-    for parameter in &body.parameters {
-        let name = parameter.name.as_str().to_owned();
-        if parameters.iter().any(|known| known.name == name) {
-            let message = format!("parameter name \"{name}\" used more than once");
-            return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message));
-        }
-        let arrow_type = ArrowType(arrow_type(&parameter.data_type)?);
-        parameters.push(Parameter { name, arrow_type, nullable: parameter.nullable });
-    }
-    let mut definition = Definition {
-        parameters,
-        output: ArrowType(arrow_type(&body.returns)?),
-        mode: CallMode::Scalar,
-        source: body.source.clone(),
-        entrypoint: name.to_owned(),
-        result_stability: None,
-        side_effects: None,
-        pip: Vec::new(),
-        python_version: None,
-        env: BTreeMap::new(),
-        secrets: BTreeMap::new(),
-        models: Vec::new(),
-        network: false,
-    };
-    for option in options {
-        set(&mut definition, option).map_err(|error| error.at(option.position.get()))?;
-    }
-    Ok(definition)
-}
-
-fn set(definition: &mut Definition, option: &SqlOption) -> Result<()> {
-    let (name, text) = (option.name.as_str(), option.value.as_str());
-    match name {
-        "mode" => definition.mode = word::<CallMode>(name, text, "'scalar' or 'vectorized'")?,
-        "result_stability" => {
-            definition.result_stability =
-                Some(word::<ResultStability>(name, text, "'input_and_context' or 'per_call'")?);
-        }
-        "side_effects" => {
-            definition.side_effects =
-                Some(word::<SideEffects>(name, text, "'none', 'idempotent' or 'non_idempotent'")?);
-        }
-        "pip" => definition.pip = packages(text)?,
-        "python_version" => {
-            let known = text.split('.').count() == 2 && text.chars().all(|c| c == '.' || c.is_ascii_digit());
-            if !known {
-                return Err(bad_value(name, text, "a version such as '3.11'"));
-            }
-            definition.python_version = Some(text.to_owned());
-        }
-        "env" => {
-            definition.env =
-                serde_json::from_str(text).map_err(|_| bad_value(name, text, "a JSON object of names and texts"))?;
-        }
-        "models" => {
-            definition.models = serde_json::from_str(text)
-                .map_err(|_| bad_value(name, text, "a JSON array of {\"repo\": …, \"revision\": …}"))?;
-            models::validate(&definition.models).map_err(|wrong| {
-                SqlError::new(
-                    SqlState::INVALID_PARAMETER_VALUE,
-                    format!("invalid value for option \"models\": {wrong}"),
-                )
-            })?;
-        }
-        "network" => {
-            definition.network = option.value.as_bool().ok_or_else(|| bad_value(name, text, "true or false"))?;
-        }
-        // Looked up where the catalog is at hand.
-        "secrets" => {}
-        "wait" => {
-            option.value.as_bool().ok_or_else(|| bad_value(name, text, "true or false"))?;
-        }
-        other => {
-            return Err(SqlError::not_supported(format!("option \"{other}\" of CREATE FUNCTION is not supported yet")));
-        }
-    }
-    Ok(())
-}
-
-fn word<T: DeserializeOwned>(name: &str, text: &str, allowed: &str) -> Result<T> {
-    serde_json::from_value(serde_json::Value::String(text.to_ascii_lowercase()))
-        .map_err(|_| bad_value(name, text, allowed))
-}
-
-/// Requirements apart by spaces or line ends, a comma behind one allowed. What begins with `-` would be an option.
-fn packages(text: &str) -> Result<Vec<String>> {
-    let packages: Vec<String> = text
-        .split_whitespace()
-        .map(|item| item.trim_end_matches(',').to_owned())
-        .filter(|item| !item.is_empty())
-        .collect();
-    match packages.iter().find(|item| item.starts_with('-')) {
-        Some(item) => Err(bad_value("pip", item, "names of packages, with versions")),
-        None => Ok(packages),
-    }
-}
-
-fn bad_value(name: &str, value: &str, allowed: &str) -> SqlError {
-    let message = format!("invalid value for option \"{name}\": \"{value}\"");
-    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).detail(format!("Option \"{name}\" takes {allowed}."))
-}
-
-fn arrow_type(text: &str) -> Result<DataType> {
-    parse_type(text).map_err(|error| {
-        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string())
-            .hint("Types of Functions are Arrow types, for example int64, float64, utf8, bool, list<float32>.")
-    })
 }
 
 /// Returns the parameters as CREATE FUNCTION writes them.

@@ -33,6 +33,7 @@ use crate::system::{self, SYSTEM_DATABASE, SystemContext};
 
 pub(crate) mod binder;
 pub(crate) mod one_row;
+pub(crate) mod registered;
 
 use binder::Binder;
 use one_row::OneRow;
@@ -128,7 +129,8 @@ impl Planner {
         let reads_nothing = one_row::is_small(&statement);
         rewrite::postgres(&mut statement);
         let shared = self.caller.state(self.engine.state());
-        if reads_nothing {
+        let registered = self.registered(shared, &statement).await?;
+        if reads_nothing && registered.is_empty() {
             labels::apply(&mut statement);
             return self.to_plan(Arc::clone(shared), statement, HashMap::new(), scope);
         }
@@ -144,12 +146,20 @@ impl Planner {
         }
         labels::apply(&mut statement);
         let catalog_query = loaded.keys().any(is_catalog);
-        let state = self.statement_state(shared, &statement, catalog_query).await?;
-        if catalog_query {
-            self.bind_catalog_query(state, &statement, &columns, scope, loaded).await
-        } else {
-            self.to_plan(state, statement, loaded, scope)
+        let mut state = self.statement_state(shared, &statement, catalog_query).await?;
+        if !registered.is_empty() {
+            registered.rename(&mut statement);
+            let mut with_functions = state.to_state();
+            registered.register(&mut with_functions);
+            state = Arc::new(PlannerState::new(with_functions));
         }
+        let mut plan = if catalog_query {
+            self.bind_catalog_query(state, &statement, &columns, scope, loaded).await?
+        } else {
+            self.to_plan(state, statement, loaded, scope)?
+        };
+        plan.reads.extend(registered.requirements.into_iter().map(|requirement| scope.read(requirement)));
+        Ok(plan)
     }
 
     /// Returns the state of the session, or a copy with the functions that only

@@ -5,7 +5,7 @@
 
 use arrow::datatypes::SchemaRef;
 use lancegate_auth::{Object, Privilege, Requirement};
-use lancegate_catalog::TableName;
+use lancegate_catalog::{FunctionVersion, TableName};
 use lancegate_sql::{ErrorPolicy, FieldPath, RefreshOptions, ast};
 
 use super::functions::definition_of;
@@ -15,7 +15,7 @@ use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
 use crate::exec::refresh::answer;
 use crate::refresh::expression::{self, ExpressionError};
-use crate::refresh::function::Budget;
+use crate::refresh::function::{Budget, MadeBy};
 use crate::refresh::{FunctionSpec, RefreshSpec};
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
@@ -114,7 +114,9 @@ impl Planner {
         if let Some(branch) = &statement.options.branch {
             self.enter_branch(&mut table, branch, &statement.options).await?;
         }
-        let column = computed_column(&table, &statement.column)?;
+        let named = computed_column(&table, &statement.column)?;
+        // Columns that a Function fills together are refreshed by the first of them.
+        let column = computed::outputs(&table.dataset, &named)?.into_iter().next().unwrap_or(named);
         ensure_options(&column, &statement.options)?;
         ensure_computable(&table, &column)?;
         ensure_predicate(&table, statement)?;
@@ -151,9 +153,9 @@ impl Planner {
             return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
                 .detail(format!("Column \"{}\" keeps its values and cannot be refreshed.", column.name)));
         };
+        ensure_usable(&version)?;
         Ok(Some(FunctionSpec {
-            database: name.database,
-            owner: version.owner.clone(),
+            made_by: MadeBy { database: name.database, owner: version.owner.clone() },
             name: call.name.clone(),
             version: call.version,
             definition: definition_of(&version)?,
@@ -250,6 +252,21 @@ fn ensure_options(column: &ComputedColumn, options: &RefreshOptions) -> Result<(
             .hint("Set cpu_millis, memory_bytes and gpu_count instead.")),
         ComputedKind::Function => Ok(()),
     }
+}
+
+/// Refuses a version that is disabled, and one whose workers this deployment cannot run.
+fn ensure_usable(function: &FunctionVersion) -> Result<()> {
+    let (name, version) = (&function.name.name, function.version);
+    if function.disabled {
+        let message = format!("version {version} of function \"{name}\" is disabled");
+        return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .hint("ALTER FUNCTION … SET (disabled = false) enables it."));
+    }
+    if definition_of(function)?.gpu {
+        return Err(SqlError::not_supported(format!("function \"{name}\" needs a GPU, and workers here have none"))
+            .detail("Workers are processes on the machine of the gateway, without its devices."));
+    }
+    Ok(())
 }
 
 /// Refuses a class that the deployment has not (OP-03).

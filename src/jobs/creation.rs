@@ -1,0 +1,92 @@
+//! Jobs that make a version of a Function: its environment is built, then the version is there.
+//!
+//! Nothing names a version before its environment is complete. A job that is taken over after the version was written
+//! finds it and writes no second one: versions of one name are made by one job at a time.
+
+use lancegate_auth::{Grant, Object, Privilege, Subject, UserName};
+use lancegate_catalog::{Catalog, CatalogError, FunctionVersion, Job, NewEvent, ObjectChange, TableName};
+use lancegate_functions::Definition;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::verdict::failure;
+use super::work::WorkError;
+use crate::error::SqlError;
+use crate::refresh::{FunctionHost, Progress};
+use crate::sqlstate::SqlState;
+
+/// The document of such a job; the name is the job's own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CreationSpec {
+    /// What the version is.
+    pub definition: Definition,
+}
+
+/// Builds the environment and adds the version; returns its number.
+///
+/// # Errors
+/// `FunctionBuildError` with what the tool says.
+pub(super) async fn create(
+    catalog: &Catalog,
+    host: &FunctionHost,
+    job: &Job,
+    progress: &Progress,
+) -> Result<Value, WorkError> {
+    let spec: CreationSpec = serde_json::from_value(job.spec.clone()).map_err(super::work::damaged)?;
+    let name =
+        TableName { database: job.database.clone(), namespace: job.namespace.clone(), name: job.table_name.clone() };
+    progress.enter("building");
+    let built = tokio::select! {
+        biased;
+        () = progress.stopped() => return Err(WorkError::Stopped),
+        built = host.prepare(&spec.definition) => built,
+    };
+    let python = built.map_err(|error| WorkError::Failed(failure(&not_built(&name.name, &error.to_string()))))?;
+    if !python.build_output.is_empty() {
+        let details = Some(json!({ "output": python.build_output, "python": python.version }));
+        let message = "environment built".to_owned();
+        let event = NewEvent { emitted_by: "functions".to_owned(), worker: None, message, details };
+        catalog.append_event(job.id, event, chrono::Utc::now()).await.map_err(registry)?;
+    }
+    let version = add(catalog, job, name, &spec.definition).await.map_err(registry)?;
+    Ok(json!({ "version": version }))
+}
+
+/// Returns the error of a Function whose environment cannot be built.
+pub fn not_built(name: &str, said: &str) -> SqlError {
+    SqlError::new(SqlState::EXTERNAL_ROUTINE_EXCEPTION, format!("function \"{name}\" could not be built"))
+        .detail(said.to_owned())
+        .named("FunctionBuildError")
+}
+
+async fn add(catalog: &Catalog, job: &Job, name: TableName, definition: &Definition) -> Result<u64, CatalogError> {
+    let document = json!(definition);
+    let newest = catalog.function(&name, None).await?;
+    if let Some(there) =
+        newest.as_ref().filter(|there| there.definition == document && there.created_at >= job.created_at)
+    {
+        return Ok(there.version);
+    }
+    let grants = catalog.grants().await?;
+    let TableName { database, namespace, name: own } = name.clone();
+    let object = Object::Function { database, namespace, name: own };
+    if grants.owner_of(&object).is_none()
+        && let Ok(user) = UserName::parse(&job.submitted_by)
+    {
+        let grant = Grant { subject: Subject::User(user), privilege: Privilege::Ownership, object };
+        catalog.apply(vec![ObjectChange::Grant(grant)]).await?;
+    }
+    let version = FunctionVersion {
+        name,
+        version: 0,
+        definition: document,
+        owner: job.submitted_by.clone(),
+        disabled: false,
+        created_at: chrono::Utc::now(),
+    };
+    catalog.add_function(version).await
+}
+
+fn registry(error: CatalogError) -> WorkError {
+    WorkError::Transient(failure(&SqlError::from(error)))
+}
