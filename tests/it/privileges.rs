@@ -52,6 +52,7 @@ async fn z02_privilege_functions_answer_what_a_statement_would_be_allowed() {
             ("has_table_privilege('pg_catalog.pg_class', 'INSERT')", "f"),
             ("has_table_privilege('information_schema.tables', 'SELECT')", "t"),
             ("has_table_privilege(current_user, 'docs', 'SELECT')", "t"),
+            ("has_table_privilege('docs'::regclass, 'SELECT')", "t"),
             ("has_table_privilege(999999, 'SELECT')", "∅"),
             ("has_table_privilege(NULL, 'SELECT')", "∅"),
             ("has_table_privilege('nope', 'SELECT')", "42P01: relation \"nope\" does not exist"),

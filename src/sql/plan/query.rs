@@ -145,7 +145,9 @@ impl Planner {
             rewrite::hide_system_columns(&mut statement, &columns, is_table)?;
         }
         labels::apply(&mut statement);
-        let catalog_query = loaded.keys().any(is_catalog);
+        // `'t'::regclass` alone asks the catalog, too.
+        let names_object = || loaded.is_empty() && rewrite::catalog::casts_to_object(&statement);
+        let catalog_query = loaded.keys().any(is_catalog) || names_object();
         let mut state = self.statement_state(shared, &statement, catalog_query).await?;
         if !registered.is_empty() {
             registered.rename(&mut statement);

@@ -42,6 +42,21 @@ pub fn calls_any(statement: &Statement, functions: &[&str]) -> bool {
     found.is_break()
 }
 
+/// Returns whether a statement makes an object of its name, as `'t'::regclass` does.
+pub fn casts_to_object(statement: &Statement) -> bool {
+    let found = visit_expressions(statement, |expr| match expr {
+        Expr::Cast { data_type, .. } if is_object(&data_type.to_string().to_ascii_lowercase()) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+fn is_object(data_type: &str) -> bool {
+    matches!(data_type, "regclass" | "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole")
+}
+
 /// The last resort for a catalog query that still cannot be bound: correlated
 /// subqueries of its select list become NULL, as if nothing were declared.
 pub fn without_subqueries(statement: Statement) -> Statement {
