@@ -110,6 +110,7 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
         AlterAction::RenameColumn { from, to } => {
             let alteration = ColumnAlteration::new(lance_path(from)).rename(to.clone());
             changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
+            computed::sync_bindings(&mut changed).await?;
         }
         AlterAction::AlterType { column, data_type } => {
             let alteration = ColumnAlteration::new(lance_path(column)).cast_to(data_type.clone());

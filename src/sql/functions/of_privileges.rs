@@ -3,8 +3,8 @@
 //!
 //! They answer what a statement would be allowed, the way to the object
 //! included, by the same decision. An object that the caller cannot reach looks
-//! as if it did not exist. To ask about somebody else takes USAGE on the system,
-//! as looking up others does everywhere.
+//! as if it did not exist. To ask about somebody else than oneself and one's own
+//! roles takes USAGE on the system, as looking up others does everywhere.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -192,8 +192,12 @@ impl Asked {
                 Some(self.roles.get(&name).ok_or_else(unknown)?)
             }
         };
+        // Everybody knows of himself and of the roles that he has.
+        let own = |name: &str| {
+            name == self.caller.user.as_str() || self.caller.roles.iter().any(|role| role.as_str() == name)
+        };
         match found {
-            Some(other) if other.user != self.caller.user && !self.looks_up => {
+            Some(other) if !own(other.user.as_str()) && !self.looks_up => {
                 Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for system")
                     .detail("To ask about others takes USAGE ON SYSTEM."))
             }
@@ -310,11 +314,11 @@ impl Asked {
             });
         }
         let written = text(value).unwrap_or_default();
+        let parts = name_parts(&written)?;
         let unknown = || {
-            let message = format!("relation \"{written}\" does not exist");
+            let message = format!("relation \"{}\" does not exist", parts.join("."));
             SqlError::new(SqlState::UNDEFINED_TABLE, message)
         };
-        let parts = name_parts(&written)?;
         let (schemas, name) = match parts.as_slice() {
             [name] => (self.path.clone(), name),
             [schema, name] => (vec![schema.clone()], name),

@@ -82,7 +82,8 @@ fn wheel(folder: &Path, name: &str, source: &str) {
 
 #[tokio::test]
 async fn a_job_builds_the_environment_of_a_function_once_and_tells_what_the_tool_said() {
-    let folder = tempfile::tempdir().unwrap();
+    // Outside of `/tmp`, which workers do not see.
+    let folder = tempfile::Builder::new().prefix("lancegate-wheels-").tempdir_in("/var/tmp").unwrap();
     wheel(folder.path(), "lgnumbers", "def twice(x): return 2 * x\n");
     let environments = folder.path().join("environments");
     let gateway = Gateway::start_with_env(

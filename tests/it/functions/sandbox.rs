@@ -82,6 +82,7 @@ fn without_namespaces(config: &str) -> std::process::Output {
         .arg(&file)
         .arg("--data")
         .arg(folder.path().join("data"))
+        .env_remove("LANCEGATE_TEST_PYTHON")
         .env("LANCEGATE_PASSWORD", crate::harness::PASSWORD)
         .output()
         .unwrap()
