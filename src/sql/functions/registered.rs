@@ -25,7 +25,7 @@ use crate::refresh::function::MadeBy;
 /// See the module documentation.
 pub(crate) struct RegisteredFunction {
     called: String,
-    name: String,
+    own_name: String,
     definition: Arc<Definition>,
     made_by: MadeBy,
     digest: String,
@@ -47,7 +47,8 @@ impl RegisteredFunction {
         // Whatever it declares: nobody but a worker can evaluate it, also not while planning.
         let signature = Signature::new(shape, Volatility::Volatile);
         let digest = definition.digest();
-        let function = Self { called, name, definition: Arc::new(definition), made_by, digest, signature, host };
+        let function =
+            Self { called, own_name: name, definition: Arc::new(definition), made_by, digest, signature, host };
         AsyncScalarUDF::new(Arc::new(function)).into_scalar_udf()
     }
 
@@ -59,7 +60,7 @@ impl RegisteredFunction {
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-        let values = self.host.call(&self.name, &self.definition, &self.made_by, &batch).await;
+        let values = self.host.call(&self.own_name, &self.definition, &self.made_by, &batch).await;
         values.map_err(|error| DataFusionError::External(Box::new(SqlError::from(error))))
     }
 }
@@ -67,7 +68,7 @@ impl RegisteredFunction {
 impl fmt::Debug for RegisteredFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RegisteredFunction")
-            .field("name", &self.name)
+            .field("name", &self.own_name)
             .field("digest", &self.digest)
             .finish_non_exhaustive()
     }
@@ -76,7 +77,7 @@ impl fmt::Debug for RegisteredFunction {
 impl PartialEq for RegisteredFunction {
     fn eq(&self, other: &Self) -> bool {
         self.called == other.called
-            && self.name == other.name
+            && self.own_name == other.own_name
             && self.made_by == other.made_by
             && self.digest == other.digest
     }
@@ -105,7 +106,7 @@ impl ScalarUDFImpl for RegisteredFunction {
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let message = format!("function {}() cannot be called here", self.name);
+        let message = format!("function {}() cannot be called here", self.own_name);
         let error = SqlError::not_supported(message)
             .detail("A Function is called in the select list and in WHERE, outside of other clauses.")
             .hint("Call it in a subquery in FROM, and use its values outside.");
