@@ -95,6 +95,15 @@ async fn a_new_version_leaves_columns_with_theirs_and_a_used_one_cannot_be_dropp
 }
 
 #[tokio::test]
+async fn a_schema_that_holds_a_function_is_not_dropped() {
+    let (_gateway, client) = numbers().await;
+    run(&client, "CREATE SCHEMA team").await;
+    run(&client, "CREATE FUNCTION team.f (x int64) RETURNS int64 LANGUAGE python AS 'def f(x): return x'").await;
+    assert!(error(&client, "DROP SCHEMA team").await.starts_with("2BP01"));
+    run(&client, "DROP FUNCTION team.f WITH (version = '1'); DROP SCHEMA team").await;
+}
+
+#[tokio::test]
 async fn op_01_op_05_options_of_the_other_kind_are_refused_by_name() {
     let (_gateway, client) = numbers().await;
     declare(&client, "def f(x): return x", "").await;

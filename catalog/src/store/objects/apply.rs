@@ -63,7 +63,8 @@ async fn drop_database(tx: &mut Tx, name: &str) -> Result<()> {
     let inhabitants: i64 = sqlx::query_scalar(
         "SELECT (SELECT count(*) FROM namespaces WHERE database_name = $1)
             + (SELECT count(*) FROM tables WHERE database_name = $1)
-            + (SELECT count(*) FROM secrets WHERE database_name = $1)",
+            + (SELECT count(*) FROM secrets WHERE database_name = $1)
+            + (SELECT count(*) FROM functions WHERE database_name = $1 AND dropped_at IS NULL)",
     )
     .bind(name)
     .fetch_one(tx.connection())
@@ -133,7 +134,9 @@ async fn drop_namespace(tx: &mut Tx, database: &str, path: &[String]) -> Result<
         "SELECT (SELECT count(*) FROM namespaces WHERE database_name = $1
                 AND substr(path, 1, length($2) + 1) = $2 || '$')
             + (SELECT count(*) FROM tables WHERE database_name = $1 AND namespace = $2)
-            + (SELECT count(*) FROM secrets WHERE database_name = $1 AND namespace = $2)",
+            + (SELECT count(*) FROM secrets WHERE database_name = $1 AND namespace = $2)
+            + (SELECT count(*) FROM functions
+                WHERE database_name = $1 AND namespace = $2 AND dropped_at IS NULL)",
     )
     .bind(database)
     .bind(&text)
