@@ -35,6 +35,7 @@ use crate::system::pg_catalog::StaticTables;
 
 pub(crate) mod adopt;
 pub(crate) mod alter;
+pub(crate) mod auto_refresh;
 pub(crate) mod databases;
 pub(crate) mod dml;
 pub(crate) mod explain;

@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, FirstLogin};
 use crate::config::Config;
-use crate::exec::{Engine, EngineParts, QueryConfig};
+use crate::exec::{Engine, EngineParts, QueryConfig, auto_refresh};
 use crate::http::{self, HttpShared};
+use crate::jobs::auto::AutoConfig;
 use crate::jobs::{Jobs, JobsConfig, JobsParts};
 use crate::metrics::Metrics;
 use crate::pg::{self, Identities, PgShared, PgTls};
@@ -55,6 +56,7 @@ pub struct Gateway {
     catalog: Catalog,
     jobs: Jobs,
     compute: Compute,
+    auto: Option<Server>,
     pg: Server,
     http: Server,
 }
@@ -90,11 +92,12 @@ impl Gateway {
         let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
         let engine = open_engine(&config, &catalog, store, &jobs, functions, secrets)?;
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
+        let auto = start_auto_refresh(&engine);
         let pg = start_pg(&config, pg_listener, tls, engine, metrics).await?;
 
         readiness.advance(Stage::Ready);
         tracing::info!(%pg_addr, %http_addr, data = %config.data, "ready");
-        Ok(Self { pg_addr, http_addr, first_login, readiness, catalog, jobs, compute, pg, http })
+        Ok(Self { pg_addr, http_addr, first_login, readiness, catalog, jobs, compute, auto, pg, http })
     }
 
     /// Returns where PostgreSQL clients connect.
@@ -124,6 +127,9 @@ impl Gateway {
         tracing::info!("stopping");
         self.readiness.advance(Stage::Stopping);
         self.pg.stop("statements", STATEMENTS_DEADLINE).await;
+        if let Some(auto) = self.auto {
+            auto.stop("automatic refreshes", CLOSING_DEADLINE).await;
+        }
         if !self.jobs.stop(JOBS_DEADLINE).await {
             tracing::warn!("attempts were left behind; the next start takes their jobs over");
         }
@@ -201,6 +207,7 @@ fn jobs_parts(
         workers_max: config.column_refresh.workers.unwrap_or(threads),
         publish_fragments: config.column_refresh.publish_fragments,
         publish_interval: config.column_refresh.publish_interval.get(),
+        auto: AutoConfig::new(&config.column_refresh, config.jobs.max_active),
         ..JobsConfig::from(&config.jobs)
     };
     JobsParts {
@@ -296,6 +303,12 @@ fn open_engine(
         secrets,
     };
     Engine::new(parts).map_err(StartError::Engine)
+}
+
+/// Starts to refresh columns by themselves, if the deployment wants that.
+fn start_auto_refresh(engine: &Engine) -> Option<Server> {
+    let engine = engine.clone();
+    engine.jobs().auto().enabled.then(|| Server::spawn(|stop| auto_refresh::run(engine, stop)))
 }
 
 async fn start_pg(

@@ -25,6 +25,7 @@ use crate::refresh::{FunctionHost, Limits, Progress};
 use crate::storage::Store;
 
 mod attempt;
+pub mod auto;
 pub mod creation;
 pub mod garbage;
 pub mod profile;
@@ -37,6 +38,7 @@ mod verdict;
 mod wait;
 mod work;
 
+use self::auto::{AutoConfig, Preparations};
 use self::tally::Tally;
 use self::work::{RefreshWork, Work};
 
@@ -67,6 +69,8 @@ pub struct JobsConfig {
     pub publish_fragments: usize,
     /// See [`Limits::publish_interval`].
     pub publish_interval: Duration,
+    /// How refreshes run that nobody asks for.
+    pub auto: AutoConfig,
 }
 
 impl Default for JobsConfig {
@@ -85,6 +89,7 @@ impl Default for JobsConfig {
             workers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             publish_fragments: 8,
             publish_interval: Duration::from_secs(10),
+            auto: AutoConfig::default(),
         }
     }
 }
@@ -150,6 +155,8 @@ struct Inner {
     work: Arc<dyn Work>,
     io: Handle,
     compute: Handle,
+    /// Automatic refreshes that could not be submitted.
+    preparations: Preparations,
     /// What the attempts of this process do, by their jobs.
     running: Mutex<HashMap<JobId, (AttemptEpoch, Arc<Progress>)>>,
     /// Fires when nothing is to be claimed any more and attempts are to end.
@@ -194,6 +201,7 @@ impl Jobs {
             work,
             io,
             compute,
+            preparations: Preparations::default(),
             running: Mutex::default(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -239,6 +247,16 @@ impl Jobs {
     /// Returns the shortest time between two notices to a client that waits.
     pub fn notice_interval(&self) -> Duration {
         self.inner.config.notice_interval
+    }
+
+    /// Returns how refreshes run that nobody asks for.
+    pub fn auto(&self) -> &AutoConfig {
+        &self.inner.config.auto
+    }
+
+    /// Returns which of them could not be submitted.
+    pub fn preparations(&self) -> &Preparations {
+        &self.inner.preparations
     }
 
     /// Returns how long events are kept.

@@ -29,6 +29,7 @@ mod run;
 pub mod snapshot;
 pub mod stage;
 pub mod staleness;
+pub mod status;
 pub mod tidy;
 
 use std::sync::Arc;

@@ -22,6 +22,7 @@ use crate::exec::Engine;
 use crate::sql::caller::Caller;
 use crate::system::objects::Objects;
 
+pub mod column_status;
 pub mod columns;
 pub mod describe_job;
 pub mod explain_job;
@@ -92,6 +93,7 @@ pub fn relations() -> Vec<Arc<dyn SystemRelation>> {
         Arc::new(job_splits::JobSplits),
         Arc::new(gpu_classes::GpuClasses),
         Arc::new(function_errors::FunctionErrors),
+        Arc::new(column_status::ColumnStatuses),
     ]
 }
 

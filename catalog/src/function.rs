@@ -48,6 +48,17 @@ pub struct PartFailures {
     pub detail: Vec<FailedRow>,
 }
 
+/// Where rows are that a Function failed on: one row, or those of a fragment that have no record of their own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FailedPlace {
+    /// The fragment.
+    pub fragment_id: u64,
+    /// Physical offsets.
+    pub offsets: RoaringBitmap,
+    /// The stable id of the one row, if it has one.
+    pub row_id: Option<u64>,
+}
+
 /// Why one row of a part failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedRow {

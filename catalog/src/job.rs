@@ -110,6 +110,10 @@ pub struct NewJob {
     /// A repeated submission of the same work with the same key within 24 h
     /// by the same user to the same database returns the first job.
     pub idempotency_key: Option<String>,
+    /// Whether nobody asked for it. Such a job is not made for a table that is gone.
+    pub automatic: bool,
+    /// Which declaration of the column it refreshes; see [`RefreshHistory`](crate::RefreshHistory).
+    pub binding: Option<String>,
 }
 
 impl NewJob {
@@ -134,6 +138,8 @@ impl NewJob {
             parent: None,
             exclusive_key: None,
             idempotency_key: None,
+            automatic: false,
+            binding: None,
         }
     }
 }
@@ -165,6 +171,10 @@ pub struct Job {
     pub parent: Option<JobId>,
     /// At most one unfinished job exists for each key.
     pub exclusive_key: Option<String>,
+    /// Whether nobody asked for it.
+    pub automatic: bool,
+    /// Which declaration of the column it refreshes.
+    pub binding: Option<String>,
     /// State and pending request.
     pub status: Status,
     /// Where the work is, one word.

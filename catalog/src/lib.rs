@@ -13,6 +13,7 @@
 //! Time is an argument, never read from the clock here, so that tests and
 //! recovery decide what "now" is.
 
+mod binding;
 mod error;
 mod event;
 mod function;
@@ -23,9 +24,10 @@ mod secret;
 mod store;
 mod user;
 
+pub use binding::{ActiveRefresh, FailedRefresh, RefreshHistory};
 pub use error::{CatalogError, EntityKind, Result};
 pub use event::{JobChange, JobEvent, NewEvent};
-pub use function::{FailedRow, FunctionVersion, PartFailures, RowFailure};
+pub use function::{FailedPlace, FailedRow, FunctionVersion, PartFailures, RowFailure};
 pub use ids::{AttemptEpoch, GatewayId, InvalidId, JobId, TableId};
 pub use job::{
     CancelOutcome, Control, Failure, IllegalTransition, Job, JobCursor, JobFilter, JobKind, JobState, NewJob,

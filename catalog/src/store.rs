@@ -4,6 +4,7 @@
 //! [`Catalog`]; each is one transaction.
 
 mod attempt;
+mod bindings;
 mod claims;
 mod control;
 mod draft;

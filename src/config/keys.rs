@@ -198,7 +198,47 @@ pub(super) const KEYS: &[Key] = &[
         "column_refresh.enabled",
         Kind::Boolean,
         "false",
-        "Whether columns declared with auto_refresh_enabled are refreshed without a statement.",
+        "Whether columns declared with auto_refresh_enabled, as all are that do not say otherwise, are refreshed \
+         without a statement.",
+    ),
+    key(
+        "column_refresh.interval",
+        Kind::Duration { min: "0s", max: "365d" },
+        "1m",
+        "The least time from a successful refresh to the next automatic one, unless the column sets \
+         auto_refresh_interval_seconds.",
+    ),
+    key(
+        "column_refresh.look_interval",
+        Kind::Duration { min: "100ms", max: "1h" },
+        "10s",
+        "The longest time until automatic refreshes notice that a table has changed.",
+    ),
+    key(
+        "column_refresh.in_flight_per_table",
+        Kind::Integer { min: 1, max: 1_000 },
+        "1",
+        "Refreshes of one table, whoever asked for them, beyond which no automatic one of it begins.",
+    ),
+    key(
+        "column_refresh.retry_delay",
+        Kind::Duration { min: "1s", max: "1d" },
+        "15m",
+        "How long no automatic refresh of a column runs after one has failed. It doubles with each further failure, up \
+         to a day.",
+    ),
+    key(
+        "column_refresh.failures_max",
+        Kind::Integer { min: 0, max: 1_000_000 },
+        "0",
+        "Failures in a row after which a column is not refreshed by itself until a statement has refreshed it; 0 is no \
+         limit.",
+    ),
+    key(
+        "column_refresh.execution_limit",
+        Kind::Duration { min: "1s", max: "365d" },
+        "1d",
+        "How long one attempt of an automatic refresh may run.",
     ),
     unset(
         "column_refresh.workers",

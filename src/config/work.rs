@@ -66,6 +66,18 @@ pub(super) struct SecretsConfig {
 pub struct ColumnRefreshConfig {
     /// Whether automatic refreshes run.
     pub enabled: bool,
+    /// The least time from a success to the next one, unless the column says.
+    pub interval: Duration,
+    /// The longest time until a change is noticed.
+    pub look_interval: Duration,
+    /// Refreshes of one table beyond which no automatic one begins.
+    pub in_flight_per_table: usize,
+    /// The wait after a failure; it doubles with each further one.
+    pub retry_delay: Duration,
+    /// Failures in a row after which none runs; zero is no limit.
+    pub failures_max: u32,
+    /// How long an attempt of one may run.
+    pub execution_limit: Duration,
     /// Fragments computed at one time by one job; unset: one for each compute thread.
     pub workers: Option<usize>,
     /// Fragments that make a publication; more on tables of many fragments.

@@ -1,5 +1,7 @@
 //! Runs REFRESH COLUMN, EXPLAIN REFRESH COLUMN and EXPLAIN JOB.
 
+use std::sync::Arc;
+
 use lancegate_auth::{Object, Principal, Privilege};
 use lancegate_catalog::{CatalogError, Job, JobKind, NewJob, TableId};
 use lancegate_sql::ast::Wait;
@@ -10,7 +12,8 @@ use crate::exec::{Engine, Outcome};
 use crate::failpoint::reach;
 use crate::jobs::rights;
 use crate::refresh::explain::{self, PlanRow};
-use crate::refresh::{RefreshSpec, explain::explain as explain_refresh};
+use crate::refresh::snapshot::Snapshot;
+use crate::refresh::{RefreshSpec, explain::explain as explain_refresh, status};
 use crate::session::{NoticeSeverity, Session, StatementContext, TransactionStatus};
 use crate::sql::plan::{ExplainRefreshPlan, RefreshPlan};
 use crate::sql::resolve::object_of;
@@ -73,8 +76,19 @@ fn wants_handle(session: &Session, wait: Option<Wait>) -> bool {
 }
 
 async fn submit(engine: &Engine, session: &Session, plan: &RefreshPlan, registry: bool) -> Result<Job> {
+    match engine.jobs().submit(new_job(plan, session.principal.user.as_str())?).await {
+        Ok(job) => Ok(job),
+        Err(CatalogError::Busy { active }) => Err(busy(plan, registry.then(|| active.to_string()))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the job of a refresh, which runs with the rights of `user`.
+///
+/// # Errors
+/// If the column is not understood.
+pub(crate) fn new_job(plan: &RefreshPlan, user: &str) -> Result<NewJob> {
     let record = &plan.table.record;
-    let user = session.principal.user.as_str();
     let branch = plan.statement.options.branch.clone().filter(|branch| branch != MAIN);
     let mut spec = json!(plan.spec());
     spec[STATEMENT] = json!(plan.statement.to_string());
@@ -88,11 +102,9 @@ async fn submit(engine: &Engine, session: &Session, plan: &RefreshPlan, registry
     job.exclusive_key = Some(binding_key(record.id, branch.as_deref(), plan.column.field_id));
     job.branch = branch;
     job.spec = spec;
-    match engine.jobs().submit(job).await {
-        Ok(job) => Ok(job),
-        Err(CatalogError::Busy { active }) => Err(busy(plan, registry.then(|| active.to_string()))),
-        Err(error) => Err(error.into()),
-    }
+    let snapshot = Snapshot::of(Arc::clone(&plan.table.dataset), &plan.column.name)?;
+    job.binding = Some(status::revision(&snapshot));
+    Ok(job)
 }
 
 /// Names a computed column of a table generation on a branch (`None` is main).

@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use lancegate_catalog::{AttemptEpoch, CatalogError, Control, Job, JobChange, JobId, JobState, NewEvent};
+use lancegate_catalog::{AttemptEpoch, CatalogError, Control, Job, JobChange, JobId, JobState};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,7 @@ use tracing::Instrument;
 use super::progress::Sampler;
 use super::verdict::{self, Ended, Stop, Verdict};
 use super::work::WorkError;
-use super::{Inner, now};
+use super::{Inner, JobsConfig, now};
 use crate::failpoint;
 use crate::refresh::Progress;
 
@@ -77,6 +77,8 @@ struct Attempt {
     sampler: Sampler,
     /// Rows that the metrics know of.
     rows_counted: u64,
+    /// How long it may run.
+    limit: Option<Duration>,
 }
 
 impl Attempt {
@@ -93,6 +95,7 @@ impl Attempt {
             looks: every(LOOK_INTERVAL),
             sampler: Sampler::new(job.epoch, inner.config.progress_interval),
             rows_counted: 0,
+            limit: limit(&inner.config, &job),
             inner,
             job,
         }
@@ -124,14 +127,14 @@ impl Attempt {
             _ = self.looks.tick() => self.look_at_counters().await,
             change = next_change(&mut self.changes) => self.heed(change).await,
             () = self.inner.stopping.cancelled(), if self.stop.is_none() => self.stop(Stop::Shutdown),
-            () = tokio::time::sleep_until(self.begun + self.inner.config.execution_limit), if self.is_limited() => {
+            () = tokio::time::sleep_until(self.begun + self.limit.unwrap_or_default()), if self.is_limited() => {
                 self.stop(Stop::TimeLimit);
             }
         }
     }
 
     fn is_limited(&self) -> bool {
-        !self.inner.config.execution_limit.is_zero() && self.stop.is_none_or(|earlier| earlier < Stop::TimeLimit)
+        self.limit.is_some() && self.stop.is_none_or(|earlier| earlier < Stop::TimeLimit)
     }
 
     /// Tells the work to stop; the reason of the highest rank counts.
@@ -262,19 +265,19 @@ impl Attempt {
             }
             Verdict::Fail(failure) => catalog.fail(id, epoch, failure, now()).await.map(drop),
             Verdict::TimeOut(failure) => catalog.time_out(id, epoch, failure, now()).await.map(drop),
-            Verdict::Cancel(why) => {
-                if let Some(message) = why {
-                    let emitted_by = self.inner.gateway.to_string();
-                    let event = NewEvent { emitted_by, worker: None, message, details: None };
-                    catalog.append_event(id, event, now()).await?;
-                }
-                catalog.canceled(id, epoch, now()).await.map(drop)
-            }
+            Verdict::Cancel(why) => catalog.canceled(id, epoch, why, now()).await.map(drop),
             Verdict::Park => catalog.paused(id, epoch, now()).await.map(drop),
             Verdict::Release => catalog.release(id, epoch, now()).await.map(drop),
             Verdict::Leave => Ok(()),
         }
     }
+}
+
+/// Nobody waits for an automatic refresh, so it always has a limit.
+fn limit(config: &JobsConfig, job: &Job) -> Option<Duration> {
+    let of_all = Some(config.execution_limit).filter(|limit| !limit.is_zero());
+    let of_automatic = Some(config.auto.execution_limit).filter(|_| job.automatic);
+    of_all.into_iter().chain(of_automatic).min()
 }
 
 fn ended(joined: Result<Result<serde_json::Value, WorkError>, tokio::task::JoinError>) -> Ended {

@@ -21,6 +21,8 @@ fn job(state: JobState) -> Job {
         spec: Value::Null,
         parent: None,
         exclusive_key: None,
+        automatic: false,
+        binding: None,
         status: state.into(),
         phase: "finished".into(),
         progress: None,

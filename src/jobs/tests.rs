@@ -167,6 +167,7 @@ fn the_defaults_are_those_of_the_configuration() {
     let from_configuration = JobsConfig {
         publish_fragments: set.column_refresh.publish_fragments,
         publish_interval: set.column_refresh.publish_interval.get(),
+        auto: AutoConfig::new(&set.column_refresh, set.jobs.max_active),
         ..JobsConfig::from(&set.jobs)
     };
     assert_eq!(format!("{from_configuration:?}"), format!("{:?}", JobsConfig::default()));

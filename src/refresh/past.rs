@@ -117,6 +117,22 @@ impl<'a> Past<'a> {
         Ok(proven)
     }
 
+    /// Returns, per fragment, the offsets of the rows that held a current value then, whatever became of it.
+    ///
+    /// # Errors
+    /// What reading row ids reports.
+    pub(super) async fn assigned(
+        &self,
+        now: &Snapshot,
+        fragment_ids: &[u64],
+    ) -> Result<HashMap<u64, RoaringBitmap>, StorageError> {
+        let mut assigned: HashMap<u64, RoaringBitmap> = HashMap::new();
+        for row in self.candidates(now, fragment_ids).await? {
+            assigned.entry(row.here >> 32).or_default().insert(offset(row.here));
+        }
+        Ok(assigned)
+    }
+
     /// Whether the row at this address held a current value then.
     fn was_current(&self, address: u64) -> bool {
         self.believed.get(&(address >> 32)).is_some_and(|known| !known.not_current.contains(offset(address)))

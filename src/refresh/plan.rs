@@ -138,7 +138,7 @@ async fn rows_not_current(fragment: &FileFragment, current: &Provenance) -> Resu
     })
 }
 
-async fn live_rows(fragment: &FileFragment) -> Result<RoaringBitmap, StorageError> {
+pub(super) async fn live_rows(fragment: &FileFragment) -> Result<RoaringBitmap, StorageError> {
     let physical = u32::try_from(fragment.physical_rows().await?).expect("Lance row offsets fit 32 bits");
     let mut rows = RoaringBitmap::new();
     rows.insert_range(0..physical);
@@ -194,7 +194,7 @@ async fn ensure_inputs_refreshed(
 
 /// Returns the computed columns that a column reads, the nearest last: the first
 /// that is not current is the one to refresh first.
-fn computed_inputs(snapshot: &Snapshot) -> Result<Vec<Snapshot>, StorageError> {
+pub(super) fn computed_inputs(snapshot: &Snapshot) -> Result<Vec<Snapshot>, StorageError> {
     let read = crate::storage::computed::read_by(&snapshot.dataset, &snapshot.column)?;
     read.iter().map(|column| Snapshot::of(std::sync::Arc::clone(&snapshot.dataset), &column.name)).collect()
 }

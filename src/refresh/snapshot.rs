@@ -107,6 +107,12 @@ impl Snapshot {
         Ok(ids)
     }
 
+    /// Whether a field is an output, or inside one.
+    pub fn holds_output(&self, id: i32) -> bool {
+        let ancestry = self.dataset.schema().field_ancestry_by_id(id).unwrap_or_default();
+        ancestry.iter().any(|field| self.output_ids.contains(&field.id))
+    }
+
     /// Signs where the inputs are.
     pub fn input_signer(&self) -> Signer<'_> {
         Signer::new(&self.dataset, &self.input_ids)
@@ -120,6 +126,11 @@ impl Snapshot {
     /// The Lance schema of the output columns alone.
     pub fn output_schema(&self) -> Schema {
         self.dataset.schema().project_by_ids(&self.output_ids, true)
+    }
+
+    /// The output columns, in the order of the outputs.
+    pub fn outputs(&self) -> &[ComputedColumn] {
+        &self.outputs
     }
 
     /// The names of the output columns, in the order of the outputs.

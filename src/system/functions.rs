@@ -1,5 +1,5 @@
 //! Table functions over system relations: `gpu_classes()`, `describe_job(id)`,
-//! `explain_job(id)`, `function_errors(table)`.
+//! `explain_job(id)`, `function_errors(table)`, `column_status(table)`.
 //!
 //! A function has arguments and so is no relation that the binder finds by its
 //! name; it checks the caller's privileges itself, before it reads anything.
@@ -18,6 +18,7 @@ use lancegate_auth::Requirement;
 use lancegate_sql::ObjectName;
 use sqlparser::tokenizer::Token;
 
+use super::column_status::StatusesOfTable;
 use super::describe_job::DescribeJob;
 use super::explain_job::ExplainJob;
 use super::function_errors::ErrorsOfTable;
@@ -27,12 +28,12 @@ use crate::error::{Result, SqlError};
 
 /// Returns whether a table function is one of these.
 pub fn is_one(name: &str) -> bool {
-    ["gpu_classes", "describe_job", "explain_job", "function_errors"].contains(&name)
+    ["gpu_classes", "describe_job", "explain_job", "function_errors", "column_status"].contains(&name)
 }
 
 /// Makes the functions known to a planner state, for one caller.
 pub fn register(state: &mut SessionState, context: &SystemContext) {
-    let functions: [(&str, Make); 4] = [
+    let functions: [(&str, Make); 5] = [
         ("gpu_classes", |arguments| {
             no_arguments("gpu_classes", arguments)?;
             Ok(Arc::new(GpuClasses))
@@ -42,6 +43,10 @@ pub fn register(state: &mut SessionState, context: &SystemContext) {
         ("function_errors", |arguments| {
             let table = table_name(&text("function_errors", "table name", arguments)?)?;
             Ok(Arc::new(ErrorsOfTable { table }))
+        }),
+        ("column_status", |arguments| {
+            let table = table_name(&text("column_status", "table name", arguments)?)?;
+            Ok(Arc::new(StatusesOfTable { table }))
         }),
     ];
     for (name, make) in functions {

@@ -170,6 +170,8 @@ mod tests {
             spec: Value::Null,
             parent: None,
             exclusive_key: None,
+            automatic: false,
+            binding: None,
             status: state.into(),
             phase: "teleporting".into(),
             progress: Some(json!({"rows_planned": 7, "execution_epoch": 2, "later_field": true})),

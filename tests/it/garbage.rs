@@ -180,7 +180,7 @@ async fn rc_11_a_file_that_a_version_names_is_never_deleted() {
     let epoch = claimed.await.unwrap().epoch;
     let notes = published.iter().map(|part| (part.key.replace("published/", ""), part.value.clone())).collect();
     catalog.note_parts(again, epoch, notes).await.unwrap();
-    catalog.canceled(again, epoch, Utc::now()).await.unwrap();
+    catalog.canceled(again, epoch, None, Utc::now()).await.unwrap();
     let before = files(&gateway);
     assert_eq!(catalog.unpublished_files().await.unwrap().len(), published.len());
     assert_eq!(collect(&catalog, &store, Utc::now() + LATER).await.unwrap(), NOTHING);

@@ -105,19 +105,23 @@ impl Catalog {
     }
 
     /// Ends a held job as canceled, whether a user asked for it or its table
-    /// or column is gone.
+    /// or column is gone. `why`, if nobody asked, is recorded as an event before.
     ///
     /// # Errors
     ///
-    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
-    pub async fn canceled(&self, id: JobId, epoch: AttemptEpoch, now: Timestamp) -> Result<Job> {
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch); then no event is recorded.
+    pub async fn canceled(&self, id: JobId, epoch: AttemptEpoch, why: Option<String>, now: Timestamp) -> Result<Job> {
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 let mut draft = load_held(tx, id, epoch).await?;
                 let by = holder(&draft.job);
+                if let Some(why) = why {
+                    Note::by(&by).saying(&why).record(tx, &draft.job, now).await?;
+                }
                 if draft.job.status.requested != Some(Control::Cancel) {
                     let note = Note::by(&by).saying("cancel");
                     draft = step(tx, draft, Trigger::Cancel, note, now).await?.into();
+                    draft.gone = true;
                 }
                 let note = Note::by(&by).saying("canceled");
                 step(tx, draft, Trigger::Stop, note, now).await

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::bindings;
 use super::events::Note;
 use super::jobs::{find, select};
 use super::rows::{self, micros, signed};
@@ -18,11 +19,13 @@ pub(super) struct Draft {
     pub(super) job: Job,
     read_status: Status,
     read_epoch: AttemptEpoch,
+    /// Whether it ends because what it is of does not exist any more.
+    pub(super) gone: bool,
 }
 
 impl From<Job> for Draft {
     fn from(job: Job) -> Self {
-        Draft { read_status: job.status.clone(), read_epoch: job.epoch, job }
+        Draft { read_status: job.status.clone(), read_epoch: job.epoch, gone: false, job }
     }
 }
 
@@ -50,7 +53,7 @@ pub(super) async fn load_held(tx: &mut Tx, id: JobId, epoch: AttemptEpoch) -> Re
 /// changed, and records the event. A job that ends takes its unfinished
 /// children with it, so that none is listed as running for ever.
 pub(super) async fn step(tx: &mut Tx, draft: Draft, trigger: Trigger, note: Note<'_>, now: Timestamp) -> Result<Job> {
-    let Draft { mut job, read_status, read_epoch } = draft;
+    let Draft { mut job, read_status, read_epoch, gone } = draft;
     job.status =
         transition(&read_status, trigger).map_err(|source| CatalogError::IllegalTransition { job: job.id, source })?;
     settle(&mut job, trigger, now);
@@ -58,6 +61,7 @@ pub(super) async fn step(tx: &mut Tx, draft: Draft, trigger: Trigger, note: Note
     note.record(tx, &job, now).await?;
     tx.job_changed(change_of(&job));
     if job.status.state.is_terminal() {
+        bindings::ended(tx, &job, gone).await?;
         end_children(tx, &job, now).await?;
     }
     Ok(job)

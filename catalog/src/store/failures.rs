@@ -14,7 +14,7 @@ use super::Catalog;
 use super::rows::{self, damaged, micros, signed};
 use super::writer::Tx;
 use crate::error::Result;
-use crate::function::{PartFailures, RowFailure};
+use crate::function::{FailedPlace, PartFailures, RowFailure};
 use crate::ids::TableId;
 use crate::job::Job;
 
@@ -186,6 +186,37 @@ impl Catalog {
         .fetch_all(self.readers())
         .await?;
         rows.iter().map(failure).collect()
+    }
+}
+
+impl Catalog {
+    /// Returns the places of the rows that the Function of a column failed on: the fragment, its offsets, and, of
+    /// those that have a record of their own, the stable ids.
+    ///
+    /// # Errors
+    /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue).
+    pub async fn failed_places(&self, table: TableId, branch: Option<&str>, field_id: i32) -> Result<Vec<FailedPlace>> {
+        let rows = sqlx::query(
+            "SELECT fragment_id, row_offset, row_id, offsets FROM row_failures
+             WHERE table_id = $1 AND branch = $2 AND field_id = $3",
+        )
+        .bind(table.to_string())
+        .bind(branch.unwrap_or_default())
+        .bind(field_id)
+        .fetch_all(self.readers())
+        .await?;
+        let place = |row: &SqliteRow| {
+            let offset = u32::try_from(row.try_get::<i64, _>("row_offset")?).ok();
+            Ok(FailedPlace {
+                fragment_id: rows::unsigned("fragment_id", row.try_get("fragment_id")?)?,
+                offsets: match offset {
+                    Some(offset) => RoaringBitmap::from_iter([offset]),
+                    None => bitmap(row)?,
+                },
+                row_id: row.try_get::<Option<i64>, _>("row_id")?.map(|id| rows::unsigned("row_id", id)).transpose()?,
+            })
+        };
+        rows.iter().map(place).collect()
     }
 }
 

@@ -14,6 +14,9 @@ use crate::ids::{AttemptEpoch, JobId};
 use crate::job::{Job, JobFilter, JobState, NewJob, Trigger};
 use crate::object::namespace_to_text;
 
+/// Who submits jobs that nobody asks for, in events.
+const AUTOMATIC: &str = "auto_refresh";
+
 /// How long an idempotency key answers with the job that it first made.
 const IDEMPOTENCY_WINDOW: TimeDelta = TimeDelta::hours(24);
 
@@ -138,10 +141,11 @@ async fn submit(tx: &mut Tx, new: NewJob, now: Timestamp) -> Result<Job> {
     }
     ensure_exclusive(tx, &new).await?;
     ensure_parent(tx, &new).await?;
+    ensure_table(tx, &new).await?;
     let job = created(&new, now);
     insert(tx, &job, new.idempotency_key.as_deref()).await?;
-    Note::by(&job.submitted_by).saying("created").record(tx, &job, now).await?;
-    let by = job.submitted_by.clone();
+    let by = if job.automatic { AUTOMATIC.to_owned() } else { job.submitted_by.clone() };
+    Note::by(&by).saying("created").record(tx, &job, now).await?;
     step(tx, job.into(), Trigger::Enqueue, Note::by(&by).saying("queued"), now).await
 }
 
@@ -191,6 +195,16 @@ async fn ensure_exclusive(tx: &mut Tx, new: &NewJob) -> Result<()> {
     }
 }
 
+/// Nobody waits for an automatic job, so it is not made for a table that was dropped since it was looked at.
+async fn ensure_table(tx: &mut Tx, new: &NewJob) -> Result<()> {
+    let Some(table) = new.table_id.filter(|_| new.automatic) else { return Ok(()) };
+    let there = sqlx::query("SELECT 1 FROM tables WHERE table_id = $1")
+        .bind(table.to_string())
+        .fetch_optional(tx.connection())
+        .await?;
+    there.map(drop).ok_or_else(|| CatalogError::not_found(EntityKind::Table, &new.table_name))
+}
+
 async fn ensure_parent(tx: &mut Tx, new: &NewJob) -> Result<()> {
     let Some(parent) = new.parent else {
         return Ok(());
@@ -216,6 +230,8 @@ fn created(new: &NewJob, now: Timestamp) -> Job {
         spec: new.spec.clone(),
         parent: new.parent,
         exclusive_key: new.exclusive_key.clone(),
+        automatic: new.automatic,
+        binding: new.binding.clone(),
         status: JobState::Created.into(),
         phase: "queued".to_owned(),
         progress: None,
@@ -239,8 +255,8 @@ async fn insert(tx: &mut Tx, job: &Job, idempotency_key: Option<&str>) -> Result
     sqlx::query(
         "INSERT INTO jobs (job_id, kind, database_name, namespace, table_name, table_id,
             column_name, branch, submitted_by, spec, parent, exclusive_key, idempotency_key,
-            state, phase, epoch, attempt, created_at, updated_at, last_event)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, 0, $16, $16, 0)",
+            state, phase, epoch, attempt, created_at, updated_at, last_event, automatic, binding)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, 0, $16, $16, 0, $17, $18)",
     )
     .bind(job.id.to_string())
     .bind(job.kind.as_str())
@@ -258,6 +274,8 @@ async fn insert(tx: &mut Tx, job: &Job, idempotency_key: Option<&str>) -> Result
     .bind(job.status.state.as_str())
     .bind(&job.phase)
     .bind(micros(job.created_at))
+    .bind(i64::from(job.automatic))
+    .bind(&job.binding)
     .execute(tx.connection())
     .await?;
     Ok(())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 
+use super::bindings;
 use super::rows::micros;
 use super::{Catalog, Durability};
 use crate::Timestamp;
@@ -67,12 +68,13 @@ impl Catalog {
         Ok(swept)
     }
 
-    /// Removes the records of failed rows of tables that are gone.
+    /// Removes the records of failed rows, and the histories of columns, of tables that are gone.
     async fn sweep_failures(&self) -> Result<()> {
         self.write(Durability::Process, move |tx| {
             Box::pin(async move {
                 let gone = "DELETE FROM row_failures WHERE table_id NOT IN (SELECT table_id FROM tables)";
                 sqlx::query(gone).execute(tx.connection()).await?;
+                sqlx::query(bindings::SWEEP).execute(tx.connection()).await?;
                 Ok(())
             })
         })

@@ -50,7 +50,7 @@ pub(super) fn damaged(column: &'static str, value: impl ToString) -> CatalogErro
 
 /// The columns that [`job`] reads.
 pub(super) const JOB_COLUMNS: &str = "job_id, kind, database_name, namespace, table_name, \
-    table_id, column_name, branch, submitted_by, spec, parent, exclusive_key, state, requested, \
+    table_id, column_name, branch, submitted_by, spec, parent, exclusive_key, automatic, binding, state, requested, \
     phase, progress, queue_reason, result, failure, source_version, epoch, attempt, gateway, \
     lease_expires_at, not_before, created_at, updated_at, started_at, finished_at";
 
@@ -69,6 +69,8 @@ pub(super) fn job(row: &SqliteRow) -> Result<Job> {
         spec: json("spec", row.try_get("spec")?)?,
         parent: optional_parsed("parent", row.try_get("parent")?)?,
         exclusive_key: row.try_get("exclusive_key")?,
+        automatic: row.try_get::<i64, _>("automatic")? != 0,
+        binding: row.try_get("binding")?,
         status: status(row)?,
         phase: row.try_get("phase")?,
         progress: optional_json("progress", row.try_get("progress")?)?,

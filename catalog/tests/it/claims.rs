@@ -86,7 +86,8 @@ async fn every_write_is_stale(store: &Store, job: &Job, epoch: AttemptEpoch) {
     check_stale(store, job, "time out", catalog.time_out(id, epoch, failure(), now)).await;
     check_stale(store, job, "retry", catalog.retry(id, epoch, failure(), now, now)).await;
     check_stale(store, job, "paused", catalog.paused(id, epoch, now)).await;
-    check_stale(store, job, "canceled", catalog.canceled(id, epoch, now)).await;
+    let gone = Some("the table is gone".to_owned());
+    check_stale(store, job, "canceled", catalog.canceled(id, epoch, gone, now)).await;
     assert_eq!(catalog.receipts(id).await.unwrap(), []);
 }
 
@@ -123,7 +124,7 @@ async fn attempts_end_as_reported() {
     assert_eq!(late.status.state, JobState::TimedOut);
 
     let job = store.running(refresh("d")).await;
-    let gone = store.catalog.canceled(job.id, job.epoch, at(9)).await.unwrap();
+    let gone = store.catalog.canceled(job.id, job.epoch, None, at(9)).await.unwrap();
     assert_eq!(gone.status.state, JobState::Canceled);
 }
 

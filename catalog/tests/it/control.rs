@@ -21,7 +21,7 @@ async fn a_waiting_job_is_canceled_at_once_and_a_running_one_when_it_obeys() {
     assert_eq!(store.state(&running).await, JobState::InProgress);
     let asked = store.catalog.renew_lease(running.id, running.epoch, LEASE, at(2)).await.unwrap();
     assert_eq!(asked, Some(Control::Cancel));
-    store.catalog.canceled(running.id, running.epoch, at(3)).await.unwrap();
+    store.catalog.canceled(running.id, running.epoch, None, at(3)).await.unwrap();
     assert_eq!(
         store.history(&running).await,
         [
@@ -82,7 +82,7 @@ async fn what_has_ended_or_will_end_is_not_paused() {
         assert!(matches!(error, CatalogError::IllegalTransition { .. }), "{error}");
     };
     refused().await;
-    store.catalog.canceled(job.id, job.epoch, at(2)).await.unwrap();
+    store.catalog.canceled(job.id, job.epoch, None, at(2)).await.unwrap();
     refused().await;
     let error = store.catalog.paused(job.id, job.epoch, at(2)).await.unwrap_err();
     assert!(error.is_stale_epoch(), "{error}");
@@ -169,7 +169,7 @@ async fn a_part_belongs_to_one_job_until_it_is_published_or_given_up() {
     catalog.request_cancel(first.id, "bob", at(2)).await.unwrap();
     let asked = catalog.note_parts(first.id, first.epoch, Vec::new()).await.unwrap();
     assert_eq!(asked, Some(Control::Cancel));
-    catalog.canceled(first.id, first.epoch, at(3)).await.unwrap();
+    catalog.canceled(first.id, first.epoch, None, at(3)).await.unwrap();
 
     let other = store.running(job("b")).await;
     assert_eq!(catalog.reusable_parts(other.id).await.unwrap(), [], "of another column");
