@@ -30,6 +30,8 @@ pub struct SqlError {
     pub hint: Option<String>,
     /// 1-based character position in the text that the client sent.
     pub position: Option<usize>,
+    /// What was going on, for example the line of a COPY.
+    pub context: Option<String>,
     /// The name kept in `failure.error_code` of a job, for example
     /// `ConcurrentWriteError`; absent for ordinary statement errors.
     pub error_name: Option<Cow<'static, str>>,
@@ -41,7 +43,22 @@ pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 impl SqlError {
     /// Returns an error with a code and a message and nothing else.
     pub fn new(code: SqlState, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), detail: None, hint: None, position: None, error_name: None }
+        Self {
+            code,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            position: None,
+            context: None,
+            error_name: None,
+        }
+    }
+
+    /// Says what was going on.
+    #[must_use]
+    pub fn context(mut self, context: impl Into<String>) -> Self {
+        self.context = Some(context.into());
+        self
     }
 
     /// Adds the sentences of the DETAIL field.

@@ -26,6 +26,7 @@ use crate::secrets::Secrets;
 use crate::session::{Session, StatementContext, TransactionStatus};
 use crate::sql::authorize::{self, Authorized};
 use crate::sql::functions;
+use crate::sql::plan::copy::CopyPlan;
 use crate::sql::plan::query::one_row;
 use crate::sql::plan::session::session_statements;
 use crate::sql::plan::{Plan, Planner};
@@ -36,6 +37,8 @@ use crate::system::pg_catalog::StaticTables;
 pub(crate) mod adopt;
 pub(crate) mod alter;
 pub(crate) mod auto_refresh;
+mod computed_fields;
+pub(crate) mod copy;
 pub(crate) mod databases;
 pub(crate) mod dml;
 pub(crate) mod explain;
@@ -45,6 +48,7 @@ pub(crate) mod listing;
 mod python;
 pub(crate) mod query;
 pub(crate) mod refresh;
+mod returning;
 pub(crate) mod rewrite_rows;
 pub(crate) mod runtime;
 pub(crate) mod secrets;
@@ -308,6 +312,7 @@ impl Engine {
             Plan::Insert(insert) => Box::pin(dml::insert(self, session, insert, parameters, ctx)).await,
             Plan::Update(update) => Box::pin(dml::update(self, session, update, parameters, ctx)).await,
             Plan::Delete(delete) => Box::pin(dml::delete(self, session, delete, parameters, ctx)).await,
+            Plan::Copy(copy) => Box::pin(copy::copy_to(self, session, copy, parameters, ctx)).await,
             Plan::Truncate(truncate) => Box::pin(dml::truncate(self, session, truncate, ctx)).await,
             Plan::CreateTable(create) => Box::pin(tables::create(self, session, create)).await,
             Plan::CreateTableAs(create) => Box::pin(tables::create_as(self, session, create, parameters, ctx)).await,
@@ -325,6 +330,24 @@ impl Engine {
             Plan::ExplainRefresh(plan) => Box::pin(refresh::explain(self, session, plan, ctx)).await,
             Plan::Jobs(plan) => Box::pin(jobs::run(self, session, plan, ctx)).await,
             Plan::Function(plan) => Box::pin(python::run(self, session, plan, ctx)).await,
+        }
+    }
+
+    /// Executes COPY FROM with what its client sends meanwhile.
+    ///
+    /// # Errors
+    /// As [`Engine::execute`].
+    pub(crate) async fn copy_from(
+        &self,
+        session: &mut Session,
+        plan: &Authorized<Plan>,
+        inputs: copy::CopyInputs,
+        ctx: &StatementContext,
+    ) -> Result<Outcome> {
+        ensure_runnable(session, plan)?;
+        match &**plan {
+            Plan::Copy(copy) => Box::pin(copy::copy_from(self, session, copy, inputs, ctx)).await,
+            _ => Err(SqlError::internal("only COPY FROM takes data")),
         }
     }
 
@@ -378,6 +401,7 @@ fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::Insert(_) => Some("INSERT"),
         Plan::Update(_) => Some("UPDATE"),
         Plan::Delete(_) => Some("DELETE"),
+        Plan::Copy(copy) => matches!(**copy, CopyPlan::From { .. }).then_some("COPY FROM"),
         Plan::Truncate(_) => Some("TRUNCATE TABLE"),
         Plan::CreateTable(_) => Some("CREATE TABLE"),
         Plan::CreateTableAs(_) => Some("CREATE TABLE AS"),

@@ -87,8 +87,8 @@ impl Default for JobsConfig {
             progress_interval: Duration::from_secs(30),
             notice_interval: Duration::from_secs(5),
             workers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            publish_fragments: 8,
-            publish_interval: Duration::from_secs(10),
+            publish_fragments: 100,
+            publish_interval: Duration::from_secs(5),
             auto: AutoConfig::default(),
         }
     }

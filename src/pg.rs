@@ -22,6 +22,7 @@ mod admission;
 mod authenticate;
 mod cancel;
 mod connection;
+mod copy;
 mod cursor;
 mod drive;
 mod extended;

@@ -120,6 +120,16 @@ struct ResultHeader {
     errors: Vec<RaisedRow>,
 }
 
+#[derive(Debug, Deserialize)]
+struct AnswerHeader {
+    id: u64,
+}
+
+/// Returns whether a frame names a call before `id`. What names none is left to the checks of an answer.
+pub(crate) fn answers_before(frame: &Frame, id: u64) -> bool {
+    serde_json::from_slice::<AnswerHeader>(&frame.header).is_ok_and(|header| header.id < id)
+}
+
 /// What a call may send back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {

@@ -259,6 +259,9 @@ impl Worker {
                         return Err(WorkerError::Timeout { row });
                     }
                 }
+                // Delivered a second time: a call is answered once, by the first frame that names it (J13).
+                Kind::Hello | Kind::Initialized => {}
+                Kind::Result | Kind::Failed if protocol::answers_before(&frame, id) => {}
                 _ => return Ok(frame),
             }
         }

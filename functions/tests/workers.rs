@@ -336,6 +336,43 @@ async fn w13_wrong_rows_and_types_are_refused_also_under_skip() {
     assert!(matches!(error, ExecutorError::Contract(_)), "{error:?}");
 }
 
+/// What a worker says twice is taken once: the answer to a call never serves the next one.
+#[tokio::test]
+async fn j13_frames_that_are_delivered_twice_have_no_effect() {
+    let twice = "import __main__\nonce = __main__.send\ndef send(*frame):\n once(*frame)\n once(*frame)\n__main__.send = send\n";
+    let mut bench = Bench::new(true);
+    bench.options.batch_size = Some(3);
+    let scalar = function(
+        "int64 -> int64",
+        &format!("{twice}def f(x):\n __main__.heartbeat()\n if x == 7: raise ValueError('seven')\n return 2 * x"),
+    );
+    let whole = vectorized(
+        "int64 -> int64",
+        &format!(
+            "{twice}import pyarrow.compute as pc\ndef f(x):\n if 7 in x.to_pylist(): raise ValueError('seven')\n return pc.multiply(x, 2)"
+        ),
+    );
+    for definition in [scalar, whole] {
+        let evaluated = bench.run(&definition, &numbers(0..50)).await.unwrap();
+        assert_eq!(int64s(&evaluated), doubled_but(50, &[7]));
+        assert_eq!(failed(&evaluated), [(7, "ValueError")]);
+    }
+}
+
+/// Nothing arrives from a worker past its deadline; what it would say later belongs to nobody.
+#[tokio::test]
+async fn j11_a_worker_that_falls_silent_is_replaced_and_its_late_answer_is_not_taken() {
+    let source = "import __main__, time\ndef f(x):\n if x == 5:\n  with __main__._lock: time.sleep(20)\n  return 0\n return 2 * x";
+    let mut bench = Bench::new(true);
+    bench.options.row_timeout = Duration::from_secs(1);
+    let mut executor = bench.executor(&function("int64 -> int64", source)).await;
+    let evaluated = executor.evaluate(&numbers(0..9)).await.unwrap();
+    assert_eq!(int64s(&evaluated), doubled_but(9, &[5]));
+    assert_eq!(failed(&evaluated), [(5, "RowTimeoutError")]);
+    let (_, started) = executor.counts();
+    assert!(started >= 2, "the silent worker served on");
+}
+
 #[tokio::test]
 async fn w14_a_secret_in_an_exception_or_in_output_is_redacted() {
     let mut bench = Bench::new(true);

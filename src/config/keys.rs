@@ -249,13 +249,13 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "column_refresh.publish_fragments",
         Kind::Integer { min: 1, max: 1_000_000 },
-        "8",
+        "100",
         "Computed fragments that become visible together; tables of many fragments take larger groups.",
     ),
     key(
         "column_refresh.publish_interval",
         Kind::Duration { min: "1s", max: "1h" },
-        "10s",
+        "5s",
         "The longest time that computed fragments wait to become visible.",
     ),
     unset(

@@ -89,6 +89,10 @@ fn external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> SqlError
 /// Maps what Lance reports. An error of a query inside it speaks for itself.
 pub(super) fn lance_error(error: &lance::Error) -> SqlError {
     use std::error::Error;
+    // It shows what it wraps as itself, so that is not among its causes.
+    if let lance::Error::External { source } = error {
+        return external(source.as_ref());
+    }
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(inner) = cause {
         if let Some(error) = inner.downcast_ref::<SqlError>() {

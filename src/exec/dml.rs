@@ -18,7 +18,8 @@ use lance::dataset::transaction::Operation;
 use lance::dataset::{CommitBuilder, InsertBuilder, WriteMode, WriteParams};
 
 use crate::error::{Result, SqlError};
-use crate::exec::{Engine, Outcome, query, rewrite_rows, session};
+use crate::exec::returning::{self, Keeper};
+use crate::exec::{Engine, Outcome, computed_fields, query, rewrite_rows, session};
 use crate::session::{Session, StatementContext};
 use crate::sql::plan::query::QueryPlan;
 use crate::sql::plan::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
@@ -38,9 +39,10 @@ pub(super) async fn insert(
     ctx: &StatementContext,
 ) -> Result<Outcome> {
     let rows = query::rows(engine, &plan.source, parameters, ctx).await?;
-    let count = append(engine, &plan.table, rows).await?;
+    let keeper = Keeper::of(engine, plan.returning.as_ref());
+    let count = append_kept(engine, &plan.table, rows, keeper.clone()).await?;
     session::wrote(session, &plan.table);
-    Ok(Outcome::Done(format!("INSERT 0 {count}")))
+    returning::answer(keeper, engine, format!("INSERT 0 {count}"), ctx).await
 }
 
 /// Appends rows to a table in one commit and returns how many.
@@ -48,10 +50,19 @@ pub(super) async fn insert(
 /// # Errors
 /// 23502, and what the rows and the storage raise; nothing is visible then.
 pub(crate) async fn append(engine: &Engine, table: &BoundTable, rows: SendableRecordBatchStream) -> Result<u64> {
+    append_kept(engine, table, rows, None).await
+}
+
+async fn append_kept(
+    engine: &Engine,
+    table: &BoundTable,
+    rows: SendableRecordBatchStream,
+    keeper: Option<Keeper>,
+) -> Result<u64> {
     let stored = Schema::from(table.dataset.schema());
     let written = written_schema(&stored, &rows.schema())?;
     let counter = Arc::new(AtomicU64::new(0));
-    let rows = checked(rows, written, Arc::clone(&counter));
+    let rows = checked(rows, (table.name(), written), Arc::clone(&counter), keeper);
     let dataset = Arc::clone(&table.dataset);
     let transaction = engine
         .runtime()
@@ -85,8 +96,9 @@ pub(super) async fn update(
     parameters: Vec<ScalarValue>,
     ctx: &StatementContext,
 ) -> Result<Outcome> {
+    let keeper = Keeper::of(engine, plan.returning.as_ref());
     if plan.assigned.is_empty() {
-        return Ok(Outcome::Done("UPDATE 0".to_owned()));
+        return returning::answer(keeper, engine, "UPDATE 0".to_owned(), ctx).await;
     }
     let mut bound = plan.rows.clone();
     // The commit must be based on the very version that the rows were read at.
@@ -94,14 +106,18 @@ pub(super) async fn update(
     for attempt in 1..=ATTEMPTS_MAX {
         let rows = query::rows(engine, &bound, parameters.clone(), ctx).await?;
         let (pinned, assigned) = (Arc::clone(&dataset), plan.assigned.clone());
-        let changed =
-            engine.runtime().run_to_end(async move { rewrite_rows::replace(pinned, rows, &assigned).await }).await;
+        let (name, keeping) = (plan.table.name().to_owned(), keeper.clone());
+        let changed = engine
+            .runtime()
+            .run_to_end(async move { rewrite_rows::replace(pinned, (&name, keeping), rows, &assigned).await })
+            .await;
         match changed {
             Ok(changed) => {
                 session::wrote(session, &plan.table);
-                return Ok(Outcome::Done(format!("UPDATE {}", changed.rows)));
+                return returning::answer(keeper, engine, format!("UPDATE {}", changed.rows), ctx).await;
             }
             Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
+                keeper.iter().for_each(Keeper::reset);
                 (dataset, bound) = again(engine, &plan.table, &plan.rebind, attempt, &error).await?;
             }
             Err(error) => return Err(error),
@@ -123,19 +139,22 @@ pub(super) async fn delete(
         session::wrote(session, &plan.table);
         return Ok(Outcome::Done(format!("DELETE {count}")));
     };
+    let keeper = Keeper::of(engine, plan.returning.as_ref());
     let mut bound = rows.clone();
     // The commit must be based on the very version that the rows were read at.
     let mut dataset = version_of(&bound)?;
     for attempt in 1..=ATTEMPTS_MAX {
         let rows = query::rows(engine, &bound, parameters.clone(), ctx).await?;
-        let pinned = Arc::clone(&dataset);
-        let changed = engine.runtime().run_to_end(async move { rewrite_rows::delete(pinned, rows).await }).await;
+        let (pinned, keeping) = (Arc::clone(&dataset), keeper.clone());
+        let changed =
+            engine.runtime().run_to_end(async move { rewrite_rows::delete(pinned, rows, keeping).await }).await;
         match changed {
             Ok(changed) => {
                 session::wrote(session, &plan.table);
-                return Ok(Outcome::Done(format!("DELETE {}", changed.rows)));
+                return returning::answer(keeper, engine, format!("DELETE {}", changed.rows), ctx).await;
             }
             Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
+                keeper.iter().for_each(Keeper::reset);
                 (dataset, bound) = again(engine, &plan.table, rebind, attempt, &error).await?;
             }
             Err(error) => return Err(error),
@@ -220,17 +239,28 @@ fn written_schema(stored: &Schema, given: &Schema) -> Result<SchemaRef> {
     }
 }
 
-fn checked(rows: SendableRecordBatchStream, schema: SchemaRef, counter: Arc<AtomicU64>) -> SendableRecordBatchStream {
+fn checked(
+    rows: SendableRecordBatchStream,
+    (table, schema): (&str, SchemaRef),
+    counter: Arc<AtomicU64>,
+    keeper: Option<Keeper>,
+) -> SendableRecordBatchStream {
+    let table = table.to_owned();
     let output = Arc::clone(&schema);
     let stream = rows.map(move |batch| {
         let batch = batch?;
         counter.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-        conform(&batch, &schema).map_err(|error| DataFusionError::External(Box::new(error)))
+        let external = |error| DataFusionError::External(Box::new(error));
+        let batch = conform(&batch, &table, &schema).map_err(external)?;
+        if let Some(keeper) = &keeper {
+            keeper.keep(&batch).map_err(external)?;
+        }
+        Ok(batch)
     });
     Box::pin(RecordBatchStreamAdapter::new(output, stream))
 }
 
-fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+fn conform(batch: &RecordBatch, table: &str, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(array, field)| {
         if array.data_type() == field.data_type() {
             return Ok(Arc::clone(array));
@@ -239,6 +269,9 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     });
     let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
     ensure_not_null(schema, &columns)?;
+    for (field, column) in schema.fields().iter().zip(&columns) {
+        computed_fields::ensure_none_given(table, field, column)?;
+    }
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 

@@ -26,7 +26,9 @@ use lance_table::rowids::{RowIdSequence, rechunk_sequences, write_row_ids};
 use roaring::RoaringTreemap;
 
 use crate::error::{Result, SqlError};
-use crate::sql::plan::dml::{ROW_ADDRESS, ROW_ID};
+use crate::exec::computed_fields;
+use crate::exec::returning::Keeper;
+use crate::sql::plan::dml::{ROW_ADDRESS, ROW_ID, stored_name};
 use crate::storage::{StorageError, durable};
 
 /// The rows that a query has picked, in the order in which it gave them.
@@ -44,18 +46,20 @@ pub(super) struct Changed {
 }
 
 /// Replaces rows by what `rows` says: row id, row address, then every stored
-/// column. A row that is picked twice is replaced once, by what came first.
+/// column; for a column with computed fields that is assigned also what is stored
+/// ([`stored_name`]). A row that is picked twice is replaced once, by what came first.
 ///
 /// # Errors
-/// [`StorageError::Conflict`] if another commit has touched one of the rows.
+/// 428C9 for a value of a computed field, [`StorageError::Conflict`] if another commit has touched one of the rows.
 pub(super) async fn replace(
     dataset: Arc<Dataset>,
+    (table, keeper): (&str, Option<Keeper>),
     rows: SendableRecordBatchStream,
     assigned: &[String],
 ) -> Result<Changed> {
     let schema = Arc::new(Schema::from(dataset.schema()));
     let picked = Arc::new(Mutex::new(Picked::default()));
-    let rows = picking(rows, Arc::clone(&schema), Arc::clone(&picked));
+    let rows = picking(rows, (table, keeper), Arc::clone(&schema), Arc::clone(&picked));
     let mut new_fragments = write_fragments(&dataset, rows).await?;
     let picked = std::mem::take(&mut *picked.lock().unwrap_or_else(PoisonError::into_inner));
     if picked.addresses.is_empty() {
@@ -82,15 +86,22 @@ pub(super) async fn replace(
     Ok(Changed { rows: count })
 }
 
-/// Deletes the rows whose addresses `rows` gives.
+/// Deletes the rows whose addresses `rows` gives; with a keeper also what they hold.
 ///
 /// # Errors
 /// As [`replace`].
-pub(super) async fn delete(dataset: Arc<Dataset>, mut rows: SendableRecordBatchStream) -> Result<Changed> {
+pub(super) async fn delete(
+    dataset: Arc<Dataset>,
+    mut rows: SendableRecordBatchStream,
+    keeper: Option<Keeper>,
+) -> Result<Changed> {
     let mut addresses = RoaringTreemap::new();
     while let Some(batch) = rows.try_next().await? {
-        let column = column(&batch, ROW_ADDRESS)?;
-        addresses.extend(unsigned(column)?);
+        let given = unsigned(column(&batch, ROW_ADDRESS)?)?;
+        let first: Vec<bool> = given.into_iter().map(|address| addresses.insert(address)).collect();
+        if let Some(keeper) = &keeper {
+            keeper.keep(&filter_record_batch(&batch, &BooleanArray::from(first))?)?;
+        }
     }
     if addresses.is_empty() {
         return Ok(Changed { rows: 0 });
@@ -159,15 +170,21 @@ async fn write_fragments(dataset: &Arc<Dataset>, rows: SendableRecordBatchStream
 /// Takes row ids and addresses out of the stream and remembers them.
 fn picking(
     rows: SendableRecordBatchStream,
+    (table, keeper): (&str, Option<Keeper>),
     schema: SchemaRef,
     picked: Arc<Mutex<Picked>>,
 ) -> SendableRecordBatchStream {
-    let output = Arc::clone(&schema);
+    let (output, table) = (Arc::clone(&schema), table.to_owned());
     let stream = rows.map(move |batch| {
         let batch = batch?;
-        let keep = pick(&batch, &picked).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let external = |error| DataFusionError::External(Box::new(error));
+        let keep = pick(&batch, &picked).map_err(external)?;
         let batch = if keep.false_count() == 0 { batch } else { filter_record_batch(&batch, &keep)? };
-        stored(&batch, &schema).map_err(|error| DataFusionError::External(Box::new(error)))
+        let rows = stored(&batch, &table, &schema).map_err(external)?;
+        if let Some(keeper) = &keeper {
+            keeper.keep(&rows).map_err(external)?;
+        }
+        Ok(rows)
     });
     Box::pin(RecordBatchStreamAdapter::new(output, stream))
 }
@@ -190,9 +207,15 @@ fn pick(batch: &RecordBatch, picked: &Mutex<Picked>) -> Result<BooleanArray> {
 /// Returns the stored columns of a batch.
 ///
 /// # Errors
-/// 23502 for a NULL in a column that takes none.
-fn stored(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let columns = schema.fields().iter().map(|field| column(batch, field.name()).map(Arc::clone));
+/// 23502 for a NULL in a column that takes none, 428C9.
+fn stored(batch: &RecordBatch, table: &str, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = schema.fields().iter().enumerate().map(|(index, field)| {
+        let given = column(batch, field.name())?;
+        match batch.column_by_name(&stored_name(index)) {
+            Some(stored) => computed_fields::keep(table, field, given, stored),
+            None => Ok(Arc::clone(given)),
+        }
+    });
     let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
     super::dml::ensure_not_null(schema, &columns)?;
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

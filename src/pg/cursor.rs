@@ -42,7 +42,7 @@ impl<T: Transport> SessionLoop<T> {
                 | Statement::Fetch(_)
                 | Statement::Move(_)
                 | Statement::CloseCursor(_)
-        )
+        ) || matches!(statement, Statement::Copy(copy) if copy.is_from_client())
     }
 
     /// Returns the columns of such a statement.
@@ -82,6 +82,7 @@ impl<T: Transport> SessionLoop<T> {
                 self.run_fetch(moved.cursor.as_str(), forward(moved.direction)?, deadline, None).await
             }
             Statement::CloseCursor(close) => self.run_close(close),
+            Statement::Copy(_) => self.run_copy_from(source, deadline).await,
             other => Err(SqlError::internal(format!("{} is not a statement of the session", other.kind())).into()),
         }
     }

@@ -13,6 +13,7 @@ use std::pin::Pin;
 
 use bytes::BytesMut;
 use futures::FutureExt;
+use lancegate_wire::Phase;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
@@ -20,6 +21,7 @@ use tracing::Instrument;
 
 use crate::error::{Result, SqlError};
 use crate::pg::connection::{Gone, Transport};
+use crate::pg::copy::Feed;
 use crate::pg::reply;
 use crate::pg::session_loop::{Deadline, End, Failure, SessionLoop};
 use crate::session::{CancelReason, StatementContext};
@@ -109,7 +111,7 @@ impl<T: Transport> SessionLoop<T> {
                 self.forward_notices();
                 Ok(self.flatten(finished)?)
             }
-            None => self.watch(ctx, deadline, chunks, Work::Here(work)).await,
+            None => self.watch(ctx, (deadline, None), chunks, Work::Here(work)).await,
         }
     }
 
@@ -133,19 +135,37 @@ impl<T: Transport> SessionLoop<T> {
         let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
         let span = tracing::info_span!("statement", number = self.generation);
         let handle = self.shared.config.query_runtime.spawn(work(sender).instrument(span));
-        self.watch(ctx, deadline, chunks, Work::Apart(handle)).await
+        self.watch(ctx, (deadline, None), chunks, Work::Apart(handle)).await
+    }
+
+    /// Runs `work`, which takes what the client sends as data of a COPY, as
+    /// [`SessionLoop::drive`] does.
+    ///
+    /// # Errors
+    /// As [`SessionLoop::drive`].
+    pub(in crate::pg) async fn drive_fed<R: Send + 'static>(
+        &mut self,
+        ctx: &StatementContext,
+        deadline: Option<Deadline>,
+        feed: Feed,
+        work: impl Future<Output = Result<R>> + Send + 'static,
+    ) -> Result<R, Failure> {
+        let (_, chunks) = mpsc::channel(1);
+        let span = tracing::info_span!("statement", number = self.generation);
+        let handle = self.shared.config.query_runtime.spawn(work.instrument(span));
+        self.watch(ctx, (deadline, Some(feed)), chunks, Work::Apart(handle)).await
     }
 
     /// Waits for the end of work and for everything that may happen meanwhile.
     async fn watch<R: Send + 'static>(
         &mut self,
         ctx: &StatementContext,
-        deadline: Option<Deadline>,
+        (deadline, feed): (Option<Deadline>, Option<Feed>),
         mut chunks: mpsc::Receiver<BytesMut>,
         mut work: Work<R>,
     ) -> Result<R, Failure> {
         let running = self.key.begin(ctx);
-        let mut watch = Watch { deadline, chunks_open: true, gone: None, stop_at: None, abandon_at: None };
+        let mut watch = Watch { deadline, feed, chunks_open: true, gone: None, stop_at: None, abandon_at: None };
         let finished = loop {
             match self.next_event(ctx, &mut watch, &mut chunks, &mut work).await {
                 Event::Chunk(Some(chunk)) if watch.gone.is_none() => self.connection.queue(chunk),
@@ -196,10 +216,15 @@ impl<T: Transport> SessionLoop<T> {
         let has_room = self.connection.has_room() || watch.gone.is_some();
         // Work on this side makes the chunks only while it is polled.
         let work_is_here = matches!(work, Work::Here(_));
+        if let Some(feed) = &mut watch.feed {
+            let phase = Phase::Ready { message_bytes_max: self.shared.config.message_bytes_max };
+            feed.read(self.connection.inbound(), phase);
+        }
         tokio::select! {
             biased;
             chunk = chunks.recv(), if watch.chunks_open && has_room => Event::Chunk(chunk),
             finished = work.finished(), if work_is_here || !watch.chunks_open => Event::Finished(finished),
+            () = fed(&mut watch.feed) => Event::Nothing,
             Some(notice) = self.notices.recv(), if watch.gone.is_none() => {
                 reply::put_notice(&mut self.connection.out, &notice);
                 Event::Nothing
@@ -244,12 +269,22 @@ impl<T: Transport> SessionLoop<T> {
 struct Watch {
     /// Taken once it is over.
     deadline: Option<Deadline>,
+    /// What the work takes from the client.
+    feed: Option<Feed>,
     chunks_open: bool,
     gone: Option<Gone>,
     /// Set once the gateway is stopping: when the statement has to.
     stop_at: Option<Instant>,
     /// Set once the work was told to end: when it is given up.
     abandon_at: Option<Instant>,
+}
+
+/// Waits until the work has taken a message; for ever if there is none for it.
+async fn fed(feed: &mut Option<Feed>) {
+    match feed {
+        Some(feed) => feed.send().await,
+        None => pending().await,
+    }
 }
 
 async fn until(at: Option<Instant>) {

@@ -343,7 +343,7 @@ struct Run {
 
 impl Run {
     async fn execute(self, worker: Worker, chunks: crate::pg::drive::Chunks) -> Result<Ran> {
-        let out = BytesMut::new();
+        let mut out = BytesMut::new();
         let source = self.prepared.source.as_ref().ok_or_else(|| SqlError::internal("portal without statement"))?;
         let plan = match self.prepared.plan.get() {
             Some(plan) if self.fresh => plan,
@@ -351,6 +351,11 @@ impl Run {
         };
         match worker.start(&source.statement, &plan, (self.values, &self.formats)).await? {
             Started::Done(tag) => Ok(Ran { out, rows: 0, end: RanTo::End { tag, source: None } }),
+            // A row limit does not count for COPY, as for all statements without a result of rows.
+            Started::Rows(rows) if rows.is_copy() => {
+                rows.begin_copy(&mut out)?;
+                worker.send(rows, None, (out, chunks)).await
+            }
             Started::Rows(rows) => {
                 ensure_described(&self.prepared, &rows)?;
                 worker.send(rows, self.limit, (out, chunks)).await

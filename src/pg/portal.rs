@@ -12,7 +12,8 @@ use bytes::BytesMut;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::scalar::ScalarValue;
 use futures::{FutureExt, StreamExt};
-use lancegate_wire::{FormatSettings, RowEncoder};
+use lancegate_wire::copy::{CopyEncoder, CopyOptions};
+use lancegate_wire::{FormatSettings, RowEncoder, WireError, backend};
 
 use crate::error::{Result, SqlError};
 use crate::exec::RowsTag;
@@ -71,11 +72,33 @@ pub(in crate::pg) struct RowSource {
     schema: SchemaRef,
     /// Streams are not `Sync`, sessions must be; it is never locked.
     stream: Mutex<SendableRecordBatchStream>,
-    encoder: RowEncoder,
+    encoder: Encoder,
     tag: RowsTag,
     /// The batch that is being sent and its first unsent row.
     current: Option<(RecordBatch, usize)>,
     slice_rows: usize,
+}
+
+/// The messages that rows become.
+enum Encoder {
+    /// DataRow.
+    Rows(RowEncoder),
+    /// CopyData.
+    Copy(CopyEncoder, CopyOptions),
+}
+
+impl Encoder {
+    fn encode(
+        &mut self,
+        batch: &RecordBatch,
+        rows: std::ops::Range<usize>,
+        out: &mut BytesMut,
+    ) -> Result<(), WireError> {
+        match self {
+            Self::Rows(encoder) => encoder.encode_rows(batch, rows, out),
+            Self::Copy(encoder, _) => encoder.encode_rows(batch, rows, out),
+        }
+    }
 }
 
 impl std::fmt::Debug for RowSource {
@@ -104,7 +127,51 @@ impl RowSource {
         (formats, settings): (&[i16], &FormatSettings),
     ) -> Result<Self> {
         let encoder = RowEncoder::new(&schema, formats, settings).map_err(|error| reply::from_wire(&error))?;
-        Ok(Self { schema, stream: Mutex::new(stream), encoder, tag, current: None, slice_rows: FIRST_ROWS })
+        Ok(Self::with(schema, stream, tag, Encoder::Rows(encoder)))
+    }
+
+    /// Returns a source that encodes as COPY TO does.
+    ///
+    /// # Errors
+    /// 22023 if the options do not go together.
+    pub(in crate::pg) fn copy(
+        schema: SchemaRef,
+        stream: SendableRecordBatchStream,
+        tag: RowsTag,
+        (options, settings): (&CopyOptions, &FormatSettings),
+    ) -> Result<Self> {
+        let encoder = CopyEncoder::new(&schema, options, settings).map_err(|error| reply::from_wire(&error))?;
+        Ok(Self::with(schema, stream, tag, Encoder::Copy(encoder, options.clone())))
+    }
+
+    fn with(schema: SchemaRef, stream: SendableRecordBatchStream, tag: RowsTag, encoder: Encoder) -> Self {
+        Self { schema, stream: Mutex::new(stream), encoder, tag, current: None, slice_rows: FIRST_ROWS }
+    }
+
+    /// Returns whether the rows are those of a COPY, which a client is not told
+    /// the columns of.
+    pub(in crate::pg) fn is_copy(&self) -> bool {
+        matches!(self.encoder, Encoder::Copy(..))
+    }
+
+    /// Appends what comes before the rows of a COPY.
+    ///
+    /// # Errors
+    /// If the line of names exceeds a message.
+    pub(in crate::pg) fn begin_copy(&self, out: &mut BytesMut) -> Result<()> {
+        if let Encoder::Copy(encoder, options) = &self.encoder {
+            backend::copy_out_response(out, options.field_format(), self.schema.fields().len());
+            encoder.start(out).map_err(|error| reply::from_wire(&error))?;
+        }
+        Ok(())
+    }
+
+    fn end_copy(&self, out: &mut BytesMut) -> Result<()> {
+        if let Encoder::Copy(encoder, _) = &self.encoder {
+            encoder.finish(out).map_err(|error| reply::from_wire(&error))?;
+            backend::copy_done(out);
+        }
+        Ok(())
     }
 
     /// Sends later rows in other formats.
@@ -112,7 +179,8 @@ impl RowSource {
     /// # Errors
     /// As [`RowSource::new`].
     pub(in crate::pg) fn reformat(&mut self, formats: &[i16], settings: &FormatSettings) -> Result<()> {
-        self.encoder = RowEncoder::new(&self.schema, formats, settings).map_err(|error| reply::from_wire(&error))?;
+        let encoder = RowEncoder::new(&self.schema, formats, settings).map_err(|error| reply::from_wire(&error))?;
+        self.encoder = Encoder::Rows(encoder);
         Ok(())
     }
 
@@ -149,7 +217,10 @@ impl RowSource {
             let Some((batch, at)) = self.current.take() else {
                 match self.next_batch(ctx, out, chunks).await? {
                     Some(batch) => self.current = Some((batch, 0)),
-                    None => return Ok(Sent { rows, ended: true }),
+                    None => {
+                        self.end_copy(out)?;
+                        return Ok(Sent { rows, ended: true });
+                    }
                 }
                 continue;
             };
@@ -198,7 +269,7 @@ impl RowSource {
     /// Encodes a slice and sizes the next one after it.
     fn encode(&mut self, batch: &RecordBatch, rows: std::ops::Range<usize>, out: &mut BytesMut) -> Result<()> {
         let (count, before) = (rows.len(), out.len());
-        self.encoder.encode_rows(batch, rows, out).map_err(|error| reply::from_wire(&error))?;
+        self.encoder.encode(batch, rows, out).map_err(|error| reply::from_wire(&error))?;
         if let Some(row_bytes) = (out.len() - before).checked_div(count) {
             self.slice_rows = (OUT_BYTES_MAX / row_bytes.max(1)).clamp(1, SLICE_ROWS_MAX);
         }

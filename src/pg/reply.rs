@@ -48,6 +48,7 @@ fn fields(severity: Severity, error: &SqlError) -> ErrorFields {
     let mut fields = ErrorFields::new(severity, error.code.as_str(), error.message.clone());
     fields.detail = error.detail.clone();
     fields.hint = error.hint.clone();
+    fields.context = error.context.clone();
     fields.position = error.position.and_then(|position| u32::try_from(position).ok());
     fields
 }

@@ -12,6 +12,7 @@ use lancegate_wire::{backend, types};
 use tokio::sync::Mutex;
 
 use crate::error::{Result, SqlError};
+use crate::exec::copy::CopyInputs;
 use crate::exec::{Engine, Outcome};
 use crate::pg::drive::{Chunks, cancellable};
 use crate::pg::portal::{RowSource, Sent, command_tag};
@@ -19,6 +20,7 @@ use crate::pg::reply;
 use crate::session::{Session, StatementContext, TransactionStatus};
 use crate::sql::authorize::Authorized;
 use crate::sql::plan::Plan;
+use crate::sql::plan::copy::CopyPlan;
 use crate::sqlstate::SqlState;
 
 /// What every step of a statement needs; owned, because the steps run as a task.
@@ -121,9 +123,25 @@ impl Worker {
             Outcome::Done(tag) => Ok(Started::Done(tag)),
             Outcome::Rows { schema, stream, tag } => {
                 let settings = session.settings.format_settings();
-                let source = RowSource::new(schema, stream, tag, (formats, &settings))?;
+                let source = match &**plan {
+                    Plan::Copy(copy) => match &**copy {
+                        CopyPlan::To { options, .. } => RowSource::copy(schema, stream, tag, (options, &settings))?,
+                        CopyPlan::From { .. } => return Err(SqlError::internal("COPY FROM gave rows")),
+                    },
+                    _ => RowSource::new(schema, stream, tag, (formats, &settings))?,
+                };
                 Ok(Started::Rows(Box::new(source)))
             }
+        }
+    }
+
+    /// Executes COPY FROM with what the client sends; returns the command tag.
+    pub(in crate::pg) async fn copy_from(&self, plan: &Authorized<Plan>, inputs: CopyInputs) -> Result<String> {
+        let mut session = self.session.lock().await;
+        let execution = self.engine.copy_from(&mut session, plan, inputs, &self.ctx);
+        match cancellable(&self.ctx, self.cancel_grace, execution).await? {
+            Outcome::Done(tag) => Ok(tag),
+            Outcome::Rows { .. } => Err(SqlError::internal("COPY FROM gave rows")),
         }
     }
 
@@ -142,7 +160,10 @@ impl Worker {
         match self.start(&source.statement, &plan, (Vec::new(), &[])).await? {
             Started::Done(tag) => Ok((Ran { out, rows: 0, end: RanTo::End { tag, source: None } }, plan)),
             Started::Rows(rows) => {
-                describe_rows(&mut out, rows.schema(), &[])?;
+                match rows.is_copy() {
+                    true => rows.begin_copy(&mut out)?,
+                    false => describe_rows(&mut out, rows.schema(), &[])?,
+                }
                 Ok((self.send(rows, None, (out, chunks)).await?, plan))
             }
         }

@@ -278,6 +278,10 @@ impl Attempt<'_> {
                 staged = staging.next() => staged,
                 _ = notes.tick() => {
                     self.note(snapshot, &mut group).await?;
+                    if !group.parts.is_empty() && last.elapsed() >= self.limits.publish_interval {
+                        rejected += self.publish(snapshot, before, &mut group).await?;
+                        last = Instant::now();
+                    }
                     continue;
                 }
             };

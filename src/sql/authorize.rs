@@ -12,6 +12,8 @@ use lancegate_catalog::{Table, TableName};
 
 use crate::error::{Result, SqlError};
 use crate::exec::Engine;
+use crate::sql::plan::copy::CopyPlan;
+use crate::sql::plan::dml::Returning;
 use crate::sql::plan::query::{QueryPlan, Read};
 use crate::sql::plan::secrets::no_secret;
 use crate::sql::plan::{DatabasePlan, Plan};
@@ -117,15 +119,24 @@ fn needs(plan: &Plan) -> Vec<Need> {
     match plan {
         Plan::Query(query) => reads(&query.reads),
         Plan::Explain(explain) => needs(&explain.plan),
-        Plan::Insert(insert) => with(own(Privilege::Insert, &insert.table), &insert.source),
-        Plan::Update(update) => with(own(Privilege::Update, &update.table), &update.rows),
+        Plan::Insert(insert) => {
+            returned(with(own(Privilege::Insert, &insert.table), &insert.source), insert.returning.as_ref())
+        }
+        Plan::Update(update) => {
+            returned(with(own(Privilege::Update, &update.table), &update.rows), update.returning.as_ref())
+        }
         Plan::Delete(delete) => {
             let own = own(Privilege::Delete, &delete.table);
-            match &delete.rows {
+            let needs = match &delete.rows {
                 Some((rows, _)) => with(own, rows),
                 None => vec![own],
-            }
+            };
+            returned(needs, delete.returning.as_ref())
         }
+        Plan::Copy(copy) => match &**copy {
+            CopyPlan::To { query, .. } => reads(&query.reads),
+            CopyPlan::From { table, .. } => vec![own(Privilege::Insert, table)],
+        },
         Plan::Truncate(truncate) => truncate.tables.iter().map(|table| own(Privilege::Ownership, table)).collect(),
         Plan::CreateTable(create) => vec![create_in(Privilege::CreateTable, &create.name)],
         Plan::CreateTableAs(create) => with(create_in(Privilege::CreateTable, &create.name), &create.source),
@@ -195,6 +206,12 @@ fn owned(record: &Table) -> Need {
 fn create_in(privilege: Privilege, name: &TableName) -> Need {
     let object = Object::Namespace { database: name.database.clone(), path: name.namespace.clone() };
     Need { requirement: Requirement::new(privilege, object), on_behalf_of: None }
+}
+
+/// Adds what a RETURNING list reads.
+fn returned(mut needs: Vec<Need>, returning: Option<&Returning>) -> Vec<Need> {
+    needs.extend(returning.into_iter().flat_map(|returning| reads(&returning.query().reads)));
+    needs
 }
 
 fn with(first: Need, query: &QueryPlan) -> Vec<Need> {

@@ -17,6 +17,7 @@ use crate::sql::caller::Caller;
 use crate::system::SystemContext;
 
 pub mod alter;
+pub mod copy;
 pub mod databases;
 pub mod dml;
 pub mod explain;
@@ -34,6 +35,7 @@ pub mod views;
 
 pub use alter::AlterTablePlan;
 pub use databases::DatabasePlan;
+use dml::Returning;
 pub use dml::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
 pub use explain::ExplainPlan;
 pub use functions::FunctionPlan;
@@ -62,6 +64,8 @@ pub enum Plan {
     Update(Box<UpdatePlan>),
     /// DELETE.
     Delete(Box<DeletePlan>),
+    /// COPY.
+    Copy(Box<copy::CopyPlan>),
     /// TRUNCATE.
     Truncate(Box<TruncatePlan>),
     /// CREATE TABLE with columns.
@@ -114,9 +118,10 @@ impl Plan {
             Self::ExplainRefresh(plan) => Some(plan.columns()),
             Self::Jobs(plan) => plan.columns(),
             Self::Function(plan) => plan.columns(),
-            Self::Insert(_)
-            | Self::Update(_)
-            | Self::Delete(_)
+            Self::Insert(plan) => plan.returning.as_ref().map(Returning::columns),
+            Self::Update(plan) => plan.returning.as_ref().map(Returning::columns),
+            Self::Delete(plan) => plan.returning.as_ref().map(Returning::columns),
+            Self::Copy(_)
             | Self::Truncate(_)
             | Self::CreateTable(_)
             | Self::CreateTableAs(_)
@@ -140,6 +145,7 @@ impl Plan {
             Self::Insert(plan) => &plan.source.parameters.reported,
             Self::Update(plan) => &plan.rows.parameters.reported,
             Self::Delete(plan) => plan.parameter_types(),
+            Self::Copy(plan) => plan.parameter_types(),
             Self::CreateTableAs(plan) => &plan.source.parameters.reported,
             Self::Secret(plan) => plan.parameter_types(),
             Self::Truncate(_)
@@ -204,6 +210,7 @@ impl Planner {
             Statement::Insert(insert) => self.plan_insert(insert).await,
             Statement::Update(update) => self.plan_update(update).await,
             Statement::Delete(delete) => self.plan_delete(delete).await,
+            Statement::Copy(copy) => self.plan_copy(copy).await,
             Statement::Truncate(truncate) => self.plan_truncate(truncate).await,
             Statement::CreateTable(create) => self.plan_create_table(create).await,
             Statement::CreateTableAs(create) => self.plan_create_table_as(create).await,
@@ -252,7 +259,6 @@ impl Planner {
             | Statement::ShowGpuClasses(_) => self.plan_jobs(statement).await,
             session_statements!() => self.plan_session(statement),
             Statement::Merge(_)
-            | Statement::Copy(_)
             | Statement::CloneTable(_)
             | Statement::AlterView(_)
             | Statement::CreateMaterializedView(_)

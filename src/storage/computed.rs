@@ -199,6 +199,14 @@ pub fn is_computed(field: &Field) -> bool {
     field.metadata().get(COMPUTED).is_some_and(|value| value == "true")
 }
 
+/// Returns whether a field inside this column is computed.
+pub fn holds_computed(column: &Field) -> bool {
+    match column.data_type() {
+        DataType::Struct(fields) => fields.iter().any(|field| is_computed(field) || holds_computed(field)),
+        _ => false,
+    }
+}
+
 /// Returns one computed column by name or path, `None` when the column is a plain one.
 ///
 /// # Errors

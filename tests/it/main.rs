@@ -12,6 +12,7 @@ mod computed;
 mod conflicts;
 #[cfg(feature = "failpoints")]
 mod control;
+mod copy;
 mod crash;
 mod databases;
 mod engine;
@@ -31,6 +32,7 @@ mod nested;
 mod privileges;
 mod query;
 mod refresh;
+mod returning;
 mod rows;
 mod secrets;
 mod stale;

@@ -198,3 +198,56 @@ async fn a_computed_field_inside_a_column_takes_no_value() {
     assert_eq!(refused, "42703: column \"info.nope\" of relation \"docs\" does not exist");
     assert_eq!(rows(&client, "SELECT count(*) FROM docs").await, ["4"]);
 }
+
+/// Rows of a whole column may come with the computed field, but not with a value of it.
+#[tokio::test]
+async fn an_insert_of_a_whole_column_gives_its_computed_field_no_value() {
+    let folder = folder("2.1");
+    let gateway = Gateway::start_in(folder.path());
+    let client = gateway.connect().await;
+    run(&client, "ALTER TABLE docs ADD COLUMN info.len AS (length(info.text))").await;
+    run(&client, "REFRESH COLUMN info.len ON docs WAIT").await;
+    for insert in [
+        "INSERT INTO docs (id, info) VALUES (5, named_struct('text', 'five', 'Mixed', 5, 'len', 99))",
+        "INSERT INTO docs (id, info) SELECT 5, named_struct('text', 'five', 'Mixed', 5, 'len', 99)",
+        "INSERT INTO docs (id, info) SELECT 5, info FROM docs",
+    ] {
+        let refused = error(&client, insert).await;
+        assert!(refused.starts_with("428C9: cannot insert a non-DEFAULT value into column \"info.len\""), "{refused}");
+    }
+    assert_eq!(rows(&client, "SELECT count(*) FROM docs").await, ["4"]);
+    run(&client, "INSERT INTO docs (id, info) VALUES (5, named_struct('text', 'five', 'Mixed', 5, 'len', NULL))").await;
+    run(&client, "INSERT INTO docs (id, info) SELECT 6, NULL").await;
+    let lengths = "SELECT id, info.text, info.len FROM docs WHERE id > 4 ORDER BY id";
+    assert_eq!(rows(&client, lengths).await, ["5|five|∅", "6|∅|∅"]);
+    run(&client, "REFRESH COLUMN info.len ON docs WAIT").await;
+    assert_eq!(rows(&client, lengths).await, ["5|five|4", "6|∅|∅"]);
+}
+
+/// The siblings of a computed field change with the whole column, and the field stays until its refresh.
+#[tokio::test]
+async fn an_update_of_a_whole_column_leaves_its_computed_field_as_it_is() {
+    let folder = folder("2.1");
+    let gateway = Gateway::start_in(folder.path());
+    let client = gateway.connect().await;
+    run(&client, "ALTER TABLE docs ADD COLUMN info.twice AS (id * 2)").await;
+    run(&client, "REFRESH COLUMN info.twice ON docs WAIT").await;
+    let values = "SELECT id, info.text, info.twice FROM docs ORDER BY id";
+    let before = rows(&client, values).await;
+    let refused =
+        error(&client, "UPDATE docs SET info = named_struct('text', 'new', 'Mixed', 7, 'twice', 77) WHERE id = 1")
+            .await;
+    assert!(refused.starts_with("428C9: column \"info.twice\" can only be updated to DEFAULT"), "{refused}");
+    run(&client, "UPDATE docs SET info = info").await;
+    assert_eq!(rows(&client, values).await, before);
+    run(&client, "UPDATE docs SET info = named_struct('text', 'new', 'Mixed', 7, 'twice', NULL) WHERE id = 1").await;
+    run(&client, "UPDATE docs SET info = NULL WHERE id = 3").await;
+    let updated = values.replace("ORDER", "WHERE id IN (1, 3) ORDER");
+    assert_eq!(rows(&client, &updated).await, ["1|new|2", "3|∅|∅"]);
+    // What was NULL has no field that could be current.
+    run(&client, "UPDATE docs SET info = named_struct('text', 'back', 'Mixed', 8, 'twice', NULL) WHERE id IN (2, 3)")
+        .await;
+    assert_eq!(assigned(&client, "info.twice ON docs").await, "2");
+    let wrong = "SELECT count(*) FROM docs WHERE info.twice IS DISTINCT FROM id * 2";
+    assert_eq!(rows(&client, wrong).await, ["0"]);
+}

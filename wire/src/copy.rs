@@ -5,6 +5,7 @@
 //! are those of <https://www.postgresql.org/docs/current/sql-copy.html>.
 
 mod binary;
+mod columns;
 mod csv;
 mod decoder;
 mod encoder;
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use crate::error::WireError;
 use crate::settings::Format;
 
+pub use columns::{CopyColumns, FieldError};
 pub use decoder::CopyDecoder;
 pub use encoder::CopyEncoder;
 
@@ -50,6 +52,10 @@ pub struct CopyOptions {
     pub escape: u8,
     /// Columns (by index) that are always quoted in csv output.
     pub force_quote: Vec<usize>,
+    /// Columns (by index) where csv input is never NULL.
+    pub force_not_null: Vec<usize>,
+    /// Columns (by index) where the text of NULL is NULL in csv input even in quotes.
+    pub force_null: Vec<usize>,
 }
 
 impl CopyOptions {
@@ -64,6 +70,8 @@ impl CopyOptions {
             quote: b'"',
             escape: b'"',
             force_quote: Vec::new(),
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
         }
     }
 

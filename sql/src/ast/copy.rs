@@ -15,6 +15,17 @@ use sqlparser::ast as native;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copy(pub Box<native::Statement>);
 
+impl Copy {
+    /// Returns whether rows come from the client.
+    pub fn is_from_client(&self) -> bool {
+        let from = |statement: &native::Statement| match statement {
+            native::Statement::Copy { to, target, .. } => !to && *target == native::CopyTarget::Stdin,
+            _ => false,
+        };
+        from(&self.0)
+    }
+}
+
 impl fmt::Display for Copy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The native form ends in a semicolon and the rows that would follow.

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection
 use lancegate_auth::{Privilege, Requirement};
 use lancegate_sql::{ObjectName, ast};
 use sqlparser::ast as native;
-use sqlparser::ast::{Ident, Statement as Native};
+use sqlparser::ast::{Ident, Statement as Native, TableWithJoins};
 
 use super::query::{QueryPlan, binder};
 use super::{Plan, Planner};
@@ -21,9 +21,11 @@ use crate::storage::computed;
 use crate::storage::provider;
 
 mod insert;
+mod returning;
 mod select;
 
-pub(crate) use select::{ROW_ADDRESS, ROW_ID};
+pub use returning::Returning;
+pub(crate) use select::{ROW_ADDRESS, ROW_ID, stored_name};
 
 /// A bound INSERT.
 #[derive(Debug, Clone)]
@@ -32,6 +34,8 @@ pub struct InsertPlan {
     pub table: BoundTable,
     /// The rows; each column is a column of the table under its name.
     pub source: QueryPlan,
+    /// What is answered.
+    pub returning: Option<Returning>,
 }
 
 /// A bound UPDATE.
@@ -45,6 +49,8 @@ pub struct UpdatePlan {
     pub assigned: Vec<String>,
     /// What is bound again after a lost race.
     pub(crate) rebind: Rebind,
+    /// What is answered.
+    pub returning: Option<Returning>,
 }
 
 /// A bound DELETE.
@@ -54,6 +60,8 @@ pub struct DeletePlan {
     pub table: BoundTable,
     /// The addresses of the rows; `None` for all rows.
     pub(crate) rows: Option<(QueryPlan, Rebind)>,
+    /// What is answered; `rows` then hold every stored column, too.
+    pub returning: Option<Returning>,
 }
 
 /// A bound TRUNCATE.
@@ -99,7 +107,6 @@ impl Planner {
     /// 428C9 for a computed column, and what the query for the rows raises.
     pub(super) async fn plan_update(&self, statement: &ast::Update) -> Result<Plan> {
         let update = &statement.0;
-        ensure_plain(update.returning.is_some(), "RETURNING")?;
         ensure_plain(!update.order_by.is_empty() || update.limit.is_some(), "ORDER BY in UPDATE")?;
         let target = select::target(&update.table)?;
         let table = self.change_target(&target.name).await?;
@@ -128,7 +135,9 @@ impl Planner {
         if update.selection.is_none() && !assignments.iter().any(|(_, value)| select::reads_columns(value)) {
             forget_target(&mut rows, &table);
         }
-        Ok(Plan::Update(Box::new(UpdatePlan { table, rows, assigned, rebind })))
+        let from = TableWithJoins { joins: Vec::new(), ..update.table.clone() };
+        let returning = self.plan_returning(update.returning.as_ref(), (&target.name, from), &table).await?;
+        Ok(Plan::Update(Box::new(UpdatePlan { table, rows, assigned, rebind, returning })))
     }
 
     /// Binds DELETE.
@@ -137,7 +146,6 @@ impl Planner {
     /// What the query for the rows raises.
     pub(super) async fn plan_delete(&self, statement: &ast::Delete) -> Result<Plan> {
         let delete = &statement.0;
-        ensure_plain(delete.returning.is_some(), "RETURNING")?;
         ensure_plain(!delete.order_by.is_empty() || delete.limit.is_some(), "ORDER BY in DELETE")?;
         let from = match &delete.from {
             native::FromTable::WithFromKeyword(from) | native::FromTable::WithoutKeyword(from) => from,
@@ -147,17 +155,21 @@ impl Planner {
         };
         let target = select::target(from)?;
         let table = self.change_target(&target.name).await?;
-        if delete.selection.is_none() && delete.using.is_none() {
-            return Ok(Plan::Delete(Box::new(DeletePlan { table, rows: None })));
+        let named = TableWithJoins { joins: Vec::new(), ..from.clone() };
+        let returning = self.plan_returning(delete.returning.as_ref(), (&target.name, named), &table).await?;
+        if delete.selection.is_none() && delete.using.is_none() && returning.is_none() {
+            return Ok(Plan::Delete(Box::new(DeletePlan { table, rows: None, returning })));
         }
+        let stored = table_schema(&table);
+        let kept = if returning.is_some() { stored.fields().iter().cloned().collect() } else { Vec::new() };
         let rebind = Rebind {
             planner: self.clone(),
             target: target.name.clone(),
-            select: Box::new(select::of_delete(delete, from, &target)),
-            columns: Vec::new(),
+            select: Box::new(select::of_delete(delete, from, &target, &kept)),
+            columns: kept,
         };
         let rows = rebind.bind().await?;
-        Ok(Plan::Delete(Box::new(DeletePlan { table, rows: Some((rows, rebind)) })))
+        Ok(Plan::Delete(Box::new(DeletePlan { table, rows: Some((rows, rebind)), returning })))
     }
 
     /// Binds TRUNCATE.
@@ -198,12 +210,7 @@ impl Planner {
         match (computed, select::is_default(value)) {
             (false, _) => Ok(true),
             (true, true) => Ok(false),
-            (true, false) => {
-                let message = format!("column \"{column}\" can only be updated to DEFAULT");
-                Err(SqlError::new(SqlState::GENERATED_ALWAYS, message)
-                    .detail(format!("Column \"{column}\" is a generated column."))
-                    .hint(format!("REFRESH COLUMN {column} ON {} computes it.", table.name())))
-            }
+            (true, false) => Err(only_default(column, table.name())),
         }
     }
 }
@@ -267,21 +274,28 @@ fn typed_parameters(plan: LogicalPlan, columns: &[FieldRef]) -> Result<LogicalPl
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, input)?))
 }
 
-/// Returns the error for a value given to a computed column.
-fn non_default(column: &str, table: &str) -> SqlError {
+/// Returns the error for an UPDATE that gives a computed column a value.
+pub(crate) fn only_default(column: &str, table: &str) -> SqlError {
+    SqlError::new(SqlState::GENERATED_ALWAYS, format!("column \"{column}\" can only be updated to DEFAULT"))
+        .detail(format!("Column \"{column}\" is a generated column."))
+        .hint(format!("REFRESH COLUMN {column} ON {table} computes it."))
+}
+
+/// Returns the error for an INSERT that gives a computed column a value.
+pub(crate) fn non_default(column: &str, table: &str) -> SqlError {
     SqlError::new(SqlState::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{column}\""))
         .detail(format!("Column \"{column}\" is a generated column."))
         .hint(format!("REFRESH COLUMN {column} ON {table} computes it."))
 }
 
 /// Returns whether a column of a table is computed.
-fn is_computed(table: &BoundTable, column: &str) -> bool {
+pub(super) fn is_computed(table: &BoundTable, column: &str) -> bool {
     let schema = table_schema(table);
     schema.field_with_name(column).is_ok_and(computed::is_computed)
 }
 
 /// Quotes a name so that it is taken as it is.
-fn exactly(name: &str) -> Ident {
+pub(super) fn exactly(name: &str) -> Ident {
     Ident::with_quote('"', name)
 }
 

@@ -125,6 +125,19 @@ impl Planner {
         self.bind(statement, &Scope { target: Some(target), finish: Some(finish), ..Scope::default() }).await
     }
 
+    /// Binds a query in which `target` is this relation instead of the table of that name.
+    ///
+    /// # Errors
+    /// As SELECT.
+    pub(crate) async fn bind_over(
+        &self,
+        statement: Native,
+        target: &ObjectName,
+        relation: &Arc<dyn TableProvider>,
+    ) -> Result<QueryPlan> {
+        self.bind(statement, &Scope { over: Some((target, relation)), ..Scope::default() }).await
+    }
+
     async fn bind(&self, mut statement: Native, scope: &Scope<'_>) -> Result<QueryPlan> {
         let reads_nothing = one_row::is_small(&statement);
         rewrite::postgres(&mut statement);
@@ -366,6 +379,11 @@ impl Planner {
                 return Ok(Some(relation));
             }
             let Some(record) = self.find(name).await? else { return Ok(None) };
+            if let Some((_, relation)) = scope.over.filter(|(target, _)| *target == name) {
+                let reads = vec![scope.read(Requirement::new(Privilege::Select, object_of(&record)))];
+                let source = provider_as_source(Arc::clone(relation));
+                return Ok(Some(Loaded { source, reads, is_table: false, target: None, newest: None }));
+            }
             match record.kind {
                 TableKind::View => self.load_view(record, scope).await.map(Some),
                 TableKind::Table | TableKind::MaterializedView => {
@@ -548,6 +566,8 @@ struct Scope<'a> {
     on_behalf_of: Option<UserName>,
     target: Option<&'a ObjectName>,
     finish: Option<&'a Finish<'a>>,
+    /// What stands in the place of a table.
+    over: Option<(&'a ObjectName, &'a Arc<dyn TableProvider>)>,
     versions: Versions,
 }
 

@@ -2,8 +2,8 @@
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    Expr, GroupByExpr, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor, TableWithJoins,
-    WildcardAdditionalOptions,
+    Expr, GroupByExpr, ObjectName, Query, Select, SelectFlavor, SelectItem, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, WildcardAdditionalOptions,
 };
 
 /// Returns the query that has only a body.
@@ -49,6 +49,22 @@ pub fn select(projection: Vec<SelectItem>, from: Vec<TableWithJoins>, selection:
         window_before_qualify: false,
         value_table_mode: None,
         flavor: SelectFlavor::Standard,
+    }
+}
+
+/// Returns `<name> [AS <alias>]`.
+pub fn table(name: ObjectName, alias: Option<TableAlias>) -> TableFactor {
+    TableFactor::Table {
+        name,
+        alias,
+        args: None,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
     }
 }
 

@@ -182,11 +182,25 @@ impl CopyDecoder {
             return Ok(());
         }
         let row = match self.options.format {
-            CopyFormat::Csv => csv::split(&line, &self.options)?,
+            CopyFormat::Csv => self.forced(csv::split(&line, &self.options)?),
             CopyFormat::Text | CopyFormat::Binary => self.split_text(&line)?,
         };
         rows.push(self.ensure_columns(row, &line)?);
         Ok(())
+    }
+
+    /// Applies FORCE_NULL and FORCE_NOT_NULL.
+    fn forced(&self, mut row: CopyRow) -> CopyRow {
+        let CopyOptions { null, force_null, force_not_null, .. } = &self.options;
+        for index in force_null {
+            if let Some(column) = row.get_mut(*index) {
+                *column = column.take().filter(|text| text != null.as_bytes());
+            }
+        }
+        for (index, column) in row.iter_mut().enumerate().filter(|(_, column)| column.is_none()) {
+            *column = force_not_null.contains(&index).then(|| Bytes::copy_from_slice(null.as_bytes()));
+        }
+        row
     }
 
     fn split_text(&self, line: &Bytes) -> Result<CopyRow, WireError> {

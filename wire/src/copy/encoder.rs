@@ -20,6 +20,9 @@ pub struct CopyEncoder {
     types: Vec<WireType>,
     options: CopyOptions,
     settings: FormatSettings,
+    /// Whether the binary header is still to be written: it shares a message with
+    /// what follows it, which is how clients expect it.
+    header_due: bool,
 }
 
 impl CopyEncoder {
@@ -40,23 +43,17 @@ impl CopyEncoder {
             types: fields.iter().map(|field| wire_type(field)).collect(),
             options: options.clone(),
             settings: settings.clone(),
+            header_due: options.format == CopyFormat::Binary,
         })
     }
 
-    /// Appends what comes before the first row: the binary signature, or the
-    /// line of column names if it was asked for.
+    /// Appends the line of column names, if it was asked for.
     ///
     /// # Errors
     ///
     /// [`WireError::LimitExceeded`] if the names exceed a message.
     pub fn start(&self, out: &mut BytesMut) -> Result<(), WireError> {
         match self.options.format {
-            CopyFormat::Binary => message(out, |out| {
-                out.put_slice(SIGNATURE);
-                out.put_u32(0);
-                out.put_u32(0);
-                Ok(())
-            }),
             CopyFormat::Text | CopyFormat::Csv if self.options.header => message(out, |out| {
                 for (index, name) in self.names.iter().enumerate() {
                     let start = self.put_delimiter(index, out);
@@ -66,7 +63,7 @@ impl CopyEncoder {
                 out.put_u8(b'\n');
                 Ok(())
             }),
-            CopyFormat::Text | CopyFormat::Csv => Ok(()),
+            CopyFormat::Text | CopyFormat::Csv | CopyFormat::Binary => Ok(()),
         }
     }
 
@@ -75,13 +72,19 @@ impl CopyEncoder {
     /// # Errors
     ///
     /// As [`crate::RowEncoder::encode_rows`].
-    pub fn encode_rows(&self, batch: &RecordBatch, range: Range<usize>, out: &mut BytesMut) -> Result<(), WireError> {
+    pub fn encode_rows(
+        &mut self,
+        batch: &RecordBatch,
+        range: Range<usize>,
+        out: &mut BytesMut,
+    ) -> Result<(), WireError> {
         let columns = build_columns(&self.types, batch, &range)?;
         for row in 0..range.len() {
             message(out, |out| match self.options.format {
                 CopyFormat::Binary => self.encode_binary(&columns, row, out),
                 CopyFormat::Text | CopyFormat::Csv => self.encode_line(&columns, row, out),
             })?;
+            self.header_due = false;
         }
         Ok(())
     }
@@ -95,6 +98,7 @@ impl CopyEncoder {
     pub fn finish(&self, out: &mut BytesMut) -> Result<(), WireError> {
         match self.options.format {
             CopyFormat::Binary => message(out, |out| {
+                self.put_header(out);
                 out.put_i16(-1);
                 Ok(())
             }),
@@ -102,7 +106,17 @@ impl CopyEncoder {
         }
     }
 
+    /// Appends the binary header, if it is due.
+    fn put_header(&self, out: &mut BytesMut) {
+        if self.header_due {
+            out.put_slice(SIGNATURE);
+            out.put_u32(0);
+            out.put_u32(0);
+        }
+    }
+
     fn encode_binary(&self, columns: &[Column], row: usize, out: &mut BytesMut) -> Result<(), WireError> {
+        self.put_header(out);
         out.put_u16(columns.len() as u16);
         for column in columns {
             column.write_field(row, Format::Binary, &self.settings, out)?;

@@ -107,7 +107,7 @@ fn encode(options: &CopyOptions, texts: &[Option<String>]) -> Vec<u8> {
         ("b", Arc::new(StringArray::from(texts.to_vec())) as _),
     ])
     .unwrap();
-    let encoder = CopyEncoder::new(batch.schema_ref(), options, &FormatSettings::default()).unwrap();
+    let mut encoder = CopyEncoder::new(batch.schema_ref(), options, &FormatSettings::default()).unwrap();
     let mut out = BytesMut::new();
     encoder.start(&mut out).unwrap();
     encoder.encode_rows(&batch, 0..texts.len(), &mut out).unwrap();

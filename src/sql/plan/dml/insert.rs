@@ -2,7 +2,9 @@
 
 use datafusion::logical_expr::LogicalPlan;
 use lancegate_sql::{Ident, ObjectName, ast};
-use sqlparser::ast::{Expr, Insert, Query, SetExpr, Statement as Native, TableObject, Value};
+use sqlparser::ast::{
+    Expr, Insert, Query, SetExpr, Statement as Native, TableAlias, TableObject, TableWithJoins, Value,
+};
 
 use super::{
     InsertPlan, ensure_plain, exactly, is_computed, no_column, non_default, only_columns, select, table_schema,
@@ -22,7 +24,6 @@ impl Planner {
     /// values, and what the query for the rows raises.
     pub(in crate::sql::plan) async fn plan_insert(&self, statement: &ast::Insert) -> Result<Plan> {
         let insert = statement.0.as_ref();
-        ensure_plain(insert.returning.is_some(), "RETURNING")?;
         ensure_plain(insert.on.is_some(), "ON CONFLICT")?;
         let TableObject::TableName(native_name) = &insert.table else {
             return Err(SqlError::not_supported("only tables can be inserted into"));
@@ -38,10 +39,13 @@ impl Planner {
             columns: columns.iter().map(|column| vec![exactly(column)].into()).collect(),
             source: Some(Box::new(source)),
             table_alias: None,
+            returning: None,
             ..insert.clone()
         });
         let source = self.bind_change(native, &name, &finish).await?;
-        Ok(Plan::Insert(Box::new(InsertPlan { table, source })))
+        let from = TableWithJoins { relation: build::table(native_name.clone(), alias(insert)), joins: Vec::new() };
+        let returning = self.plan_returning(insert.returning.as_ref(), (&name, from), &table).await?;
+        Ok(Plan::Insert(Box::new(InsertPlan { table, source, returning })))
     }
 
     /// Returns the columns that get a value, and the rows without the others.
@@ -82,6 +86,12 @@ impl Planner {
             None => Ok((columns, source)),
         }
     }
+}
+
+/// Returns the other name of the table, which its RETURNING list may use.
+fn alias(insert: &Insert) -> Option<TableAlias> {
+    let named = insert.table_alias.as_ref()?;
+    Some(TableAlias { explicit: named.explicit, name: named.alias.clone(), columns: Vec::new(), at: None })
 }
 
 /// Returns why a field inside a column gets no value of its own.

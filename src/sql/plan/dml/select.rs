@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{FieldRef, Schema};
 use lancegate_sql::ObjectName;
 use sqlparser::ast::{
     Assignment, AssignmentTarget, Delete, Expr, Ident, Select, SelectItem, SetExpr, Statement, TableFactor,
@@ -13,6 +13,7 @@ use super::exactly;
 use crate::error::{Result, SqlError};
 use crate::sql::rewrite::build;
 use crate::sqlstate::SqlState;
+use crate::storage::computed;
 
 /// The column of a row's stable id in such a query.
 pub(crate) const ROW_ID: &str = "_rowid";
@@ -83,7 +84,13 @@ fn column(name: &sqlparser::ast::ObjectName) -> Result<String> {
     }
 }
 
-/// `SELECT t._rowid, t._rowaddr, <every stored column, assigned ones anew> FROM … WHERE …`
+/// Returns the name of what is stored in the column at `index`, beside its new value.
+pub(crate) fn stored_name(index: usize) -> String {
+    format!("__stored_{index}")
+}
+
+/// `SELECT t._rowid, t._rowaddr, <assigned columns with computed fields as they are stored>,
+/// <every stored column, assigned ones anew> FROM … WHERE …`
 pub(super) fn of_update(
     update: &Update,
     target: &Target,
@@ -92,6 +99,11 @@ pub(super) fn of_update(
     assigned: &[String],
 ) -> Statement {
     let mut projection = vec![item(target.column(ROW_ID), ROW_ID), item(target.column(ROW_ADDRESS), ROW_ADDRESS)];
+    for (index, field) in stored.fields().iter().enumerate() {
+        if assigned.contains(field.name()) && computed::holds_computed(field) {
+            projection.push(item(target.column(field.name()), &stored_name(index)));
+        }
+    }
     for (index, field) in stored.fields().iter().enumerate() {
         let value = assignments.iter().find(|(name, _)| name == field.name() && assigned.contains(name));
         let expr = match value {
@@ -109,9 +121,11 @@ pub(super) fn of_update(
     statement(build::select(projection, from, update.selection.clone()))
 }
 
-/// `SELECT t._rowaddr FROM … WHERE …`
-pub(super) fn of_delete(delete: &Delete, table: &TableWithJoins, target: &Target) -> Statement {
-    let projection = vec![item(target.column(ROW_ADDRESS), ROW_ADDRESS)];
+/// `SELECT t._rowaddr, <kept columns> FROM … WHERE …`
+pub(super) fn of_delete(delete: &Delete, table: &TableWithJoins, target: &Target, kept: &[FieldRef]) -> Statement {
+    let kept =
+        kept.iter().enumerate().map(|(index, field)| item(target.column(field.name()), &format!("__new_{index}")));
+    let projection = std::iter::once(item(target.column(ROW_ADDRESS), ROW_ADDRESS)).chain(kept).collect();
     let mut from = vec![table.clone()];
     from.extend(delete.using.iter().flatten().cloned());
     statement(build::select(projection, from, delete.selection.clone()))

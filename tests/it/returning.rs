@@ -1,0 +1,70 @@
+//! RETURNING of INSERT, UPDATE and DELETE.
+
+use crate::harness::Gateway;
+use crate::rows::{error, rows, run};
+
+#[tokio::test]
+async fn a_change_answers_the_rows_that_it_wrote_or_removed() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint, x bigint, s text)").await;
+    run(&client, "ALTER TABLE t ADD COLUMN y AS x * 2").await;
+    // Columns that are not given are NULL, computed ones too: a refresh fills them.
+    let inserted = rows(&client, "INSERT INTO t (id, x) VALUES (1, 10), (2, 20) RETURNING *, id + x AS sum").await;
+    assert_eq!(inserted, ["1|10|∅|∅|11", "2|20|∅|∅|22"]);
+    let inserted = "INSERT INTO t AS new (id, s) SELECT i, 'row ' || i FROM generate_series(3, 5) AS g(i) RETURNING new.id, upper(s)";
+    assert_eq!(rows(&client, inserted).await, ["3|ROW 3", "4|ROW 4", "5|ROW 5"]);
+    run(&client, "REFRESH COLUMN y ON t WAIT").await;
+    let updated = rows(&client, "UPDATE t SET x = x + 1 WHERE id < 3 RETURNING id, x, y").await;
+    assert_eq!(updated, ["1|11|20", "2|21|40"]);
+    assert_eq!(rows(&client, "UPDATE t SET x = 0 WHERE id = 99 RETURNING id").await, Vec::<String>::new());
+    let counted = rows(&client, "DELETE FROM t WHERE id > 3 RETURNING id, s").await;
+    assert_eq!(counted, ["4|row 4", "5|row 5"]);
+    let joined =
+        "UPDATE t SET s = u.s FROM (VALUES (1, 'one'), (2, 'two')) AS u(id, s) WHERE t.id = u.id RETURNING t.id, t.s";
+    assert_eq!(rows(&client, joined).await, ["1|one", "2|two"]);
+    assert_eq!(rows(&client, "DELETE FROM t RETURNING id").await, ["3", "1", "2"]);
+    assert_eq!(rows(&client, "SELECT count(*) FROM t").await, ["0"]);
+}
+
+/// Drivers describe the statement before they run it, and read the tag behind the rows.
+#[tokio::test]
+async fn it_is_described_and_has_the_tag_of_the_change() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint, s text)").await;
+    let statement = client.prepare("INSERT INTO t VALUES ($1, $2) RETURNING id, s AS word").await.unwrap();
+    let columns: Vec<_> = statement.columns().iter().map(|column| (column.name(), column.type_().name())).collect();
+    assert_eq!(columns, [("id", "int8"), ("word", "text")]);
+    for id in 0..3_i64 {
+        let row = client.query_one(&statement, &[&id, &"w"]).await.unwrap();
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, &str>(1)), (id, "w"));
+    }
+    let output = gateway.psql_with(&["-c", "DELETE FROM t WHERE id > 0 RETURNING id"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("(2 rows)") && said.trim_end().ends_with("DELETE 2"), "{said}");
+}
+
+#[tokio::test]
+async fn z02_returning_takes_the_right_to_select() {
+    let gateway = Gateway::start();
+    let admin = gateway.connect().await;
+    run(&admin, "CREATE TABLE t (id bigint); CREATE USER ann PASSWORD 'ann has a long password'").await;
+    run(&admin, "GRANT USAGE ON DATABASE lancegate TO USER ann; GRANT USAGE ON SCHEMA public TO USER ann").await;
+    run(&admin, "GRANT INSERT ON TABLE t TO USER ann").await;
+    let ann = gateway.connect_as("ann", "ann has a long password").await.unwrap();
+    let refused = error(&ann, "INSERT INTO t VALUES (1) RETURNING id").await;
+    assert!(refused.starts_with("42501: permission denied for table t"), "{refused}");
+    assert_eq!(rows(&admin, "SELECT count(*) FROM t").await, ["0"]);
+    run(&admin, "GRANT SELECT ON TABLE t TO USER ann").await;
+    assert_eq!(rows(&ann, "INSERT INTO t VALUES (1) RETURNING id").await, ["1"]);
+    for (sql, expected) in [
+        ("INSERT INTO t VALUES (1) RETURNING nope", "42703: column \"nope\" does not exist"),
+        ("DELETE FROM t RETURNING u.id", "42P01: missing FROM-clause entry for table \"u\""),
+        ("DELETE FROM t RETURNING count(*)", "42803: aggregate functions are not allowed in RETURNING"),
+    ] {
+        let refused = error(&admin, sql).await;
+        assert!(refused.starts_with(expected), "{sql}: {refused}");
+    }
+    assert_eq!(rows(&admin, "SELECT count(*) FROM t").await, ["1"]);
+}
