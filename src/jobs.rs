@@ -14,8 +14,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lancegate_catalog::{AttemptEpoch, Catalog, CatalogError, GatewayId, Job, JobId, NewJob, Timestamp};
+use lancegate_catalog::{
+    AttemptEpoch, Catalog, CatalogError, GatewayId, Job, JobId, NewJob, RetentionPolicy, Timestamp,
+};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +29,7 @@ use crate::storage::Store;
 
 mod attempt;
 pub mod auto;
+pub mod capacity;
 pub mod creation;
 pub mod garbage;
 pub mod profile;
@@ -39,6 +43,7 @@ mod wait;
 mod work;
 
 use self::auto::{AutoConfig, Preparations};
+use self::capacity::Capacity;
 use self::tally::Tally;
 use self::work::{RefreshWork, Work};
 
@@ -55,6 +60,10 @@ pub struct JobsConfig {
     pub retention: Duration,
     /// How long events are kept.
     pub event_retention: Duration,
+    /// How long is kept what succeeded refreshes of Function columns have used.
+    pub metering_retention: Duration,
+    /// Unfinished jobs of one user beyond which another one is refused; zero is no limit.
+    pub user_unfinished_max: u32,
     /// How often what is old, and what refreshes have left, is looked for.
     pub sweep_interval: Duration,
     /// How long one attempt may run; zero is no limit (LONG-04).
@@ -82,6 +91,8 @@ impl Default for JobsConfig {
             retained_runs_max: 1_000,
             retention: 30 * DAY,
             event_retention: 14 * DAY,
+            metering_retention: 365 * DAY,
+            user_unfinished_max: 10_000,
             sweep_interval: DAY,
             execution_limit: Duration::ZERO,
             progress_interval: Duration::from_secs(30),
@@ -103,6 +114,8 @@ impl From<&crate::config::JobsConfig> for JobsConfig {
             retained_runs_max: set.retained_runs_max,
             retention: set.retention.get(),
             event_retention: set.event_retention.get(),
+            metering_retention: set.metering_retention.get(),
+            user_unfinished_max: set.user_unfinished_max,
             sweep_interval: set.sweep_interval.get(),
             execution_limit: set.execution_limit.get(),
             notice_interval: set.notice_interval.get(),
@@ -112,6 +125,10 @@ impl From<&crate::config::JobsConfig> for JobsConfig {
 }
 
 impl JobsConfig {
+    fn policy(&self) -> RetentionPolicy {
+        RetentionPolicy { jobs: self.retention, events: self.event_retention, metering: self.metering_retention }
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             workers: self.workers_max,
@@ -155,6 +172,8 @@ struct Inner {
     work: Arc<dyn Work>,
     io: Handle,
     compute: Handle,
+    /// A permit for each attempt that may run.
+    slots: Arc<Semaphore>,
     /// Automatic refreshes that could not be submitted.
     preparations: Preparations,
     /// What the attempts of this process do, by their jobs.
@@ -177,12 +196,7 @@ impl Jobs {
     /// # Errors
     /// If the registry cannot be written.
     pub async fn start(parts: JobsParts) -> Result<Self, CatalogError> {
-        let work = RefreshWork::new(
-            parts.catalog.clone(),
-            parts.store.clone(),
-            parts.config.limits(),
-            parts.functions.clone(),
-        );
+        let work = RefreshWork::new(parts.catalog.clone(), parts.store.clone(), &parts.config, parts.functions.clone());
         Self::start_with(Arc::new(work), parts).await
     }
 
@@ -192,7 +206,9 @@ impl Jobs {
         if abandoned > 0 {
             tracing::info!(jobs = abandoned, "jobs of an earlier process go on");
         }
+        let slots = Arc::new(Semaphore::new(config.active_max.max(1)));
         let inner = Arc::new(Inner {
+            slots,
             catalog,
             store,
             gateway: GatewayId::new(now()),
@@ -218,18 +234,25 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`Catalog::submit`].
-    pub async fn submit(&self, job: NewJob) -> Result<Job, CatalogError> {
+    pub async fn submit(&self, mut job: NewJob) -> Result<Job, CatalogError> {
+        job.unfinished_max = Some(self.inner.config.user_unfinished_max).filter(|max| *max > 0);
         self.inner.catalog.submit(job, now()).await
     }
 
-    /// Returns whether so many jobs are unfinished that a new one is to be
-    /// waited for instead of being handed out (HAND-03).
+    /// Returns whether so many jobs that somebody has asked for are unfinished that
+    /// a new one is to be waited for instead of being handed out (HAND-03).
     ///
     /// # Errors
     /// If the registry cannot be read.
     pub async fn retained_full(&self) -> Result<bool, CatalogError> {
-        let unfinished = self.inner.catalog.active_jobs().await?.len();
-        Ok(unfinished >= self.inner.config.retained_runs_max)
+        let max = self.inner.config.retained_runs_max;
+        Ok(self.inner.catalog.unfinished(max).await? >= max)
+    }
+
+    /// Returns how many attempts may run here, and how many more may begin now.
+    pub fn capacity(&self) -> Capacity {
+        let slots = self.inner.config.active_max.max(1);
+        Capacity { slots, available: self.inner.slots.available_permits() }
     }
 
     /// Returns the fragments that the running attempt of a job has planned and not

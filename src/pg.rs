@@ -29,6 +29,7 @@ mod extended;
 mod identity;
 mod listener;
 mod measure;
+mod news;
 mod parameters;
 mod portal;
 mod query;

@@ -18,6 +18,7 @@ mod failures;
 mod foreign;
 pub mod function;
 pub mod garbage;
+pub mod latency;
 pub mod ledger;
 mod output;
 mod past;

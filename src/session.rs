@@ -30,6 +30,43 @@ pub enum TransactionStatus {
     Failed,
 }
 
+/// The one channel that can be listened to: changes of jobs.
+pub const JOBS_CHANNEL: &str = "lancegate_jobs";
+
+/// Whether a session listens to [`JOBS_CHANNEL`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Channels {
+    listens: bool,
+    /// What takes effect when the open block is committed.
+    pending: Option<bool>,
+}
+
+impl Channels {
+    /// Whether it does now.
+    pub fn listens(self) -> bool {
+        self.listens
+    }
+
+    /// Begins or ends to listen: in a block with its COMMIT, otherwise at once.
+    pub fn set(&mut self, listens: bool, in_block: bool) {
+        match in_block {
+            true => self.pending = Some(listens),
+            false => self.listens = listens,
+        }
+    }
+
+    /// Ends a block.
+    pub fn end_block(&mut self, committed: bool) {
+        let pending = self.pending.take();
+        self.listens = pending.filter(|_| committed).unwrap_or(self.listens);
+    }
+
+    /// Ends to listen because the caller may not any more.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// A message to the client beside the result: severity, and the fields of an error.
 #[derive(Debug, Clone)]
 pub struct Notice {
@@ -72,6 +109,8 @@ pub struct Session {
     /// Names of relations that the open block has changed, for the warning of
     /// ROLLBACK, which does not undo it.
     pub written: Vec<String>,
+    /// Whether news of jobs are delivered.
+    pub channels: Channels,
     /// What binding made of this session and uses again.
     pub(crate) snapshot: Snapshot,
     notices: mpsc::UnboundedSender<Notice>,
@@ -89,6 +128,7 @@ impl Session {
             transaction: TransactionStatus::Idle,
             savepoints: Vec::new(),
             written: Vec::new(),
+            channels: Channels::default(),
             snapshot: Snapshot::default(),
             notices,
         };

@@ -11,8 +11,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use lancegate_auth::Requirement;
 use tokio::sync::OnceCell;
@@ -35,6 +36,7 @@ pub mod job_splits;
 pub mod jobs;
 pub mod objects;
 pub mod pg_catalog;
+pub mod refresh_metering;
 
 /// The database whose schema `public` holds the relations of the deployment;
 /// it can be named from every database.
@@ -82,6 +84,11 @@ pub trait SystemRelation: fmt::Debug + Send + Sync {
 
     /// Returns the rows that the caller may see, at most `limit` if given.
     async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch>;
+
+    /// Returns the rows of one job, or `None` if all rows have to be looked at for it.
+    async fn rows_of_job(&self, _context: &SystemContext, _id: &str) -> Result<Option<RecordBatch>> {
+        Ok(None)
+    }
 }
 
 /// Returns the relations of `system.public`. A new relation is one file below
@@ -94,6 +101,7 @@ pub fn relations() -> Vec<Arc<dyn SystemRelation>> {
         Arc::new(gpu_classes::GpuClasses),
         Arc::new(function_errors::FunctionErrors),
         Arc::new(column_status::ColumnStatuses),
+        Arc::new(refresh_metering::RefreshMetering),
     ]
 }
 
@@ -121,6 +129,18 @@ impl TableProvider for LazyRelation {
         TableType::Base
     }
 
+    /// A job that is named saves reading the others; the rows are filtered all the same.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> datafusion::common::Result<Vec<TableProviderFilterPushDown>> {
+        let kind = |filter: &&Expr| match job_of(filter) {
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(kind).collect())
+    }
+
     async fn scan(
         &self,
         state: &dyn Session,
@@ -128,9 +148,38 @@ impl TableProvider for LazyRelation {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
-        let rows = self.relation.rows(&self.context, limit.filter(|_| filters.is_empty())).await;
-        let rows = rows.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let failed = |error| DataFusionError::External(Box::new(error));
+        let of_job = match filters.iter().find_map(job_of) {
+            Some(id) => self.relation.rows_of_job(&self.context, id).await.map_err(failed)?,
+            None => None,
+        };
+        let rows = match of_job {
+            Some(rows) => rows,
+            None => {
+                let limit = limit.filter(|_| filters.is_empty());
+                self.relation.rows(&self.context, limit).await.map_err(failed)?
+            }
+        };
         let table = MemTable::try_new(rows.schema(), vec![vec![rows]])?;
         table.scan(state, projection, filters, limit).await
+    }
+}
+
+/// Returns the job of a condition `job_id = '…'`.
+fn job_of(filter: &Expr) -> Option<&str> {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = filter else { return None };
+    let (column, value) = match (left.as_ref(), right.as_ref()) {
+        (Expr::Column(column), Expr::Literal(value, _)) | (Expr::Literal(value, _), Expr::Column(column)) => {
+            (column, value)
+        }
+        _ => return None,
+    };
+    match value {
+        ScalarValue::Utf8(Some(id)) | ScalarValue::Utf8View(Some(id)) | ScalarValue::LargeUtf8(Some(id))
+            if column.name == "job_id" =>
+        {
+            Some(id)
+        }
+        _ => None,
     }
 }

@@ -61,6 +61,14 @@ pub enum CatalogError {
         /// The job that holds the key.
         active: JobId,
     },
+    /// A user has as many unfinished jobs as one may.
+    #[error("user \"{user}\" has {max} unfinished jobs already")]
+    TooManyJobs {
+        /// The user.
+        user: String,
+        /// How many one may have.
+        max: u32,
+    },
     /// The idempotency key was used within the last day for other work.
     #[error("the idempotency key was used for another request, job {job}")]
     IdempotencyConflict {
@@ -191,6 +199,26 @@ pub enum CatalogError {
         #[source]
         source: Arc<std::io::Error>,
     },
+    /// The file was deleted, or another one is in its place. Nothing is written to it any more: it would be lost.
+    #[error("the metadata store {} was deleted or replaced while it was open", path.display())]
+    Gone {
+        /// The database file.
+        path: PathBuf,
+    },
+    /// There is no space left on the device.
+    #[error("could not write to the metadata store: no space left on device")]
+    Full {
+        /// The cause.
+        #[source]
+        source: Arc<sqlx::Error>,
+    },
+    /// The file cannot be written.
+    #[error("could not write to the metadata store: it is read-only")]
+    ReadOnly {
+        /// The cause.
+        #[source]
+        source: Arc<sqlx::Error>,
+    },
     /// A stored value cannot be read.
     #[error("damaged metadata: column {column} holds \"{value}\"")]
     DamagedValue {
@@ -213,7 +241,14 @@ pub enum CatalogError {
 
 impl From<sqlx::Error> for CatalogError {
     fn from(source: sqlx::Error) -> Self {
-        CatalogError::Store { source: Arc::new(source) }
+        let code = source.as_database_error().and_then(|error| error.code()?.parse::<i32>().ok());
+        let source = Arc::new(source);
+        // The low byte is the primary code: https://www.sqlite.org/rescode.html.
+        match code.map(|code| code & 0xff) {
+            Some(13) => CatalogError::Full { source },
+            Some(8) => CatalogError::ReadOnly { source },
+            _ => CatalogError::Store { source },
+        }
     }
 }
 

@@ -31,13 +31,15 @@ pub enum JobKind {
     DropTable,
     /// Runs a query, as for a materialized view.
     Sql,
+    /// Removes old jobs and events of a database.
+    JobRegistryArchive,
     /// A kind written by newer software. Read and listed, never claimed.
     Other(String),
 }
 
 impl JobKind {
     /// Every kind that this software can run.
-    pub const KNOWN: [JobKind; 8] = [
+    pub const KNOWN: [JobKind; 9] = [
         JobKind::ComputedRefresh,
         JobKind::FunctionRefresh,
         JobKind::CreateFunction,
@@ -46,6 +48,7 @@ impl JobKind {
         JobKind::Cleanup,
         JobKind::DropTable,
         JobKind::Sql,
+        JobKind::JobRegistryArchive,
     ];
 
     /// Returns the word used in listings and in the store.
@@ -60,6 +63,7 @@ impl JobKind {
             JobKind::Cleanup => "cleanup",
             JobKind::DropTable => "drop_table",
             JobKind::Sql => "sql",
+            JobKind::JobRegistryArchive => "job_registry_archive",
             JobKind::Other(word) => word,
         }
     }
@@ -114,6 +118,8 @@ pub struct NewJob {
     pub automatic: bool,
     /// Which declaration of the column it refreshes; see [`RefreshHistory`](crate::RefreshHistory).
     pub binding: Option<String>,
+    /// It is refused if its user has so many unfinished ones already; none is no limit.
+    pub unfinished_max: Option<u32>,
 }
 
 impl NewJob {
@@ -140,6 +146,7 @@ impl NewJob {
             idempotency_key: None,
             automatic: false,
             binding: None,
+            unfinished_max: None,
         }
     }
 }

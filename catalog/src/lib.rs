@@ -19,6 +19,7 @@ mod event;
 mod function;
 mod ids;
 mod job;
+mod metering;
 mod object;
 mod secret;
 mod store;
@@ -33,6 +34,7 @@ pub use job::{
     CancelOutcome, Control, Failure, IllegalTransition, Job, JobCursor, JobFilter, JobKind, JobState, NewJob,
     PauseOutcome, Receipt, ResumeOutcome, Status, Trigger, transition,
 };
+pub use metering::MeteredRefresh;
 pub use object::{Database, Namespace, ObjectChange, Properties, Table, TableChange, TableKind, TableName};
 pub use secret::{Sealed, SecretName, SecretRecord};
 pub use store::{Catalog, RetentionPolicy, Swept};

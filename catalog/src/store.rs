@@ -14,6 +14,7 @@ mod functions;
 mod grants;
 mod jobs;
 mod meta;
+mod metering;
 mod names;
 mod objects;
 mod open;
@@ -23,6 +24,7 @@ mod retention;
 mod rows;
 mod schema;
 mod secrets;
+mod turns;
 mod users;
 mod writer;
 
@@ -38,6 +40,7 @@ use tokio::sync::broadcast;
 use self::grants::GrantCache;
 use self::names::NameCache;
 pub use self::retention::{RetentionPolicy, Swept};
+use self::turns::Turns;
 use self::writer::{Tx, Writer};
 use crate::error::{CatalogError, Result};
 use crate::event::JobChange;
@@ -71,6 +74,7 @@ struct Inner {
     changes: broadcast::Sender<JobChange>,
     grants: Arc<GrantCache>,
     names: Arc<NameCache>,
+    turns: Arc<Turns>,
 }
 
 impl fmt::Debug for Catalog {
@@ -98,7 +102,8 @@ impl Catalog {
         let names = Arc::new(NameCache::default());
         let opened = open::open(path).await?;
         let writer = Writer::start(opened.writer, changes.clone(), (Arc::clone(&grants), Arc::clone(&names)));
-        let inner = Inner { path: path.to_owned(), readers: opened.readers, writer, changes, grants, names };
+        let (path, readers, turns) = (path.to_owned(), opened.readers, Arc::default());
+        let inner = Inner { path, readers, writer, changes, grants, names, turns };
         Ok(Catalog { inner: Arc::new(inner) })
     }
 

@@ -21,6 +21,7 @@ use arrow::compute::{concat, filter_record_batch, take};
 use tokio::sync::RwLock;
 
 use crate::definition::{CallMode, Definition};
+use crate::fleet::Fleet;
 use crate::limits::{Exceeded, JobLimits, PartLimits};
 use crate::pool::Pool;
 use crate::protocol::Raised;
@@ -117,6 +118,7 @@ pub struct Executor {
     part: PartLimits,
     sizer: CallSizer,
     worker: Option<Worker>,
+    fleet: Fleet,
     gate: Arc<RwLock<()>>,
     calls: u64,
     started: u64,
@@ -148,7 +150,13 @@ impl Executor {
     ) -> Self {
         let sizer = CallSizer::new(options.row_timeout, options.batch_size);
         let part = limits.part();
-        Self { pool, key, launch, definition, options, part, sizer, worker: None, gate, calls: 0, started: 0 }
+        let (worker, fleet) = (None, Fleet::default());
+        Self { pool, key, launch, definition, options, part, sizer, worker, fleet, gate, calls: 0, started: 0 }
+    }
+
+    /// Shows the workers that it takes from now on as members of a fleet.
+    pub fn watch(&mut self, fleet: Fleet) {
+        self.fleet = fleet;
     }
 
     /// Returns the number of calls made and of workers started.
@@ -282,11 +290,13 @@ impl Executor {
             _shared = gate.read().await;
         }
         // Out of its place while it is in a call: a future that is dropped takes it along.
-        let mut worker = match self.worker.take().or_else(|| self.pool.take(&self.key)) {
+        let pooled = || self.pool.take(&self.key).map(|worker| worker.joined(self.fleet.reuse()));
+        let mut worker = match self.worker.take().or_else(pooled) {
             Some(worker) => worker,
             None => {
                 self.started += 1;
-                Worker::start(&self.launch, &self.definition, self.options.init_timeout).await?
+                let member = self.fleet.launch();
+                Worker::start_as(member, &self.launch, &self.definition, self.options.init_timeout).await?
             }
         };
         self.calls += 1;
@@ -415,7 +425,7 @@ const REPLAY_SAFE: &str = "result_stability = 'input_and_context' and side_effec
 impl Drop for Executor {
     fn drop(&mut self) {
         if let Some(worker) = self.worker.take() {
-            self.pool.give_back(&self.key, worker);
+            self.pool.give_back(&self.key, worker.left());
         }
     }
 }

@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::cgroup::Cgroup;
 use crate::definition::{CallMode, Definition};
+use crate::fleet::{Fleet, Member, Stage};
 use crate::models::Snapshot;
 use crate::protocol::{self, Bounds, Frame, FrameError, Kind, Raised, RaisedRow};
 use crate::redact::Redactor;
@@ -121,6 +122,8 @@ pub struct Worker {
     mode: CallMode,
     schema: SchemaRef,
     next_id: u64,
+    /// What the job that holds it sees of it.
+    member: Option<Member>,
 }
 
 #[derive(Deserialize)]
@@ -142,6 +145,19 @@ impl Worker {
     /// # Errors
     /// [`WorkerError::Initialization`].
     pub async fn start(launch: &Launch, definition: &Definition, init_timeout: Duration) -> Result<Self, WorkerError> {
+        Self::start_as(Fleet::default().launch(), launch, definition, init_timeout).await
+    }
+
+    /// [`Worker::start`], as a member of a fleet, which is told how far it is.
+    ///
+    /// # Errors
+    /// [`WorkerError::Initialization`].
+    pub(crate) async fn start_as(
+        member: Member,
+        launch: &Launch,
+        definition: &Definition,
+        init_timeout: Duration,
+    ) -> Result<Self, WorkerError> {
         let mut worker = spawn(launch, definition).map_err(|error| WorkerError::Initialization {
             message: format!("could not start a worker: {error}"),
             output: String::new(),
@@ -158,6 +174,7 @@ impl Worker {
             "progress_secs": PROGRESS_SECS,
             "models": launch.models,
         });
+        member.reached(Stage::Initializing);
         let sent = worker.send(Kind::Initialize, &spec, &[]).await;
         let answer = match timeout(init_timeout, worker.read(0)).await {
             Err(_) => {
@@ -167,7 +184,10 @@ impl Worker {
             Ok(answer) => sent.map_err(FrameError::from).and(answer),
         };
         match answer {
-            Ok(Frame { kind: Kind::Initialized, .. }) => Ok(worker),
+            Ok(Frame { kind: Kind::Initialized, .. }) => {
+                member.reached(Stage::Initialized);
+                Ok(worker.joined(member))
+            }
             Ok(Frame { kind: Kind::Failed, header, .. }) => {
                 let raised = serde_json::from_slice::<FailedHeader>(&header).ok().map(|failed| failed.raised.bounded());
                 Err(worker.not_initialized("the Function could not be initialized", raised).await)
@@ -175,6 +195,18 @@ impl Worker {
             Ok(_) => Err(worker.not_initialized("the worker broke the protocol", None).await),
             Err(_) => Err(worker.not_initialized("the worker ended before the Function was initialized", None).await),
         }
+    }
+
+    /// The worker as a member of a fleet.
+    pub(crate) fn joined(mut self, member: Member) -> Self {
+        self.member = Some(member);
+        self
+    }
+
+    /// The worker as a member of none.
+    pub(crate) fn left(mut self) -> Self {
+        self.member = None;
+        self
     }
 
     /// Calls the Function over a batch: one value per row, and the rows that raised, which are NULL.
@@ -190,6 +222,9 @@ impl Worker {
         row_timeout: Duration,
     ) -> Result<(ArrayRef, Vec<RaisedRow>), WorkerError> {
         let rows = batch.num_rows();
+        if let Some(member) = &self.member {
+            member.reached(Stage::Running);
+        }
         self.next_id += 1;
         let id = self.next_id;
         let body = protocol::encode(batch).map_err(|error| WorkerError::Protocol(error.to_string()))?;
@@ -371,6 +406,7 @@ fn spawn(launch: &Launch, definition: &Definition) -> std::io::Result<Worker> {
         mode: definition.mode,
         schema: definition.output_schema(),
         next_id: 0,
+        member: None,
     })
 }
 

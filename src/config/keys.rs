@@ -162,6 +162,12 @@ pub(super) const KEYS: &[Key] = &[
     key("jobs.retention", Kind::Duration { min: "1h", max: "3650d" }, "30d", "How long a job is listed after its end."),
     key("jobs.event_retention", Kind::Duration { min: "1h", max: "3650d" }, "14d", "How long its events are kept."),
     key(
+        "jobs.metering_retention",
+        Kind::Duration { min: "1h", max: "3650d" },
+        "365d",
+        "How long system.public.function_refresh_metering lists what a refresh has used.",
+    ),
+    key(
         "jobs.sweep_interval",
         Kind::Duration { min: "1s", max: "30d" },
         "1d",
@@ -181,6 +187,12 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Integer { min: 0, max: 1_000_000 },
         "1000",
         "Unfinished jobs kept for their submitters. When it is full, a refresh runs while its statement waits.",
+    ),
+    key(
+        "jobs.user_unfinished_max",
+        Kind::Integer { min: 0, max: 1_000_000 },
+        "10000",
+        "Unfinished jobs of one user beyond which further ones are refused; 0 is no limit.",
     ),
     key(
         "jobs.execution_limit",

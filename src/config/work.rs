@@ -38,6 +38,10 @@ pub struct JobsConfig {
     pub retention: Duration,
     /// How long its events are.
     pub event_retention: Duration,
+    /// How long what refreshes have used is listed.
+    pub metering_retention: Duration,
+    /// Unfinished jobs of one user beyond which others are refused; zero is no limit.
+    pub user_unfinished_max: u32,
     /// How often what is old, and what refreshes have left, is looked for.
     pub sweep_interval: Duration,
     /// How long a claim lasts without a sign of life of a gateway that still runs.

@@ -34,6 +34,13 @@ impl From<CatalogError> for SqlError {
             )
             .hint("Drop what is in it first."),
             CatalogError::InvalidName { .. } => Self::new(SqlState::INVALID_NAME, message),
+            CatalogError::TooManyJobs { max, .. } => Self::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
+                .detail(format!("A user may have {max} unfinished jobs."))
+                .hint("Wait for some with WAIT JOB, end some with CANCEL JOB, or raise jobs.user_unfinished_max."),
+            CatalogError::Gone { .. } => Self::new(SqlState::IO_ERROR, message)
+                .hint("Put the file back and start the gateway again. Until then nothing is accepted."),
+            CatalogError::Full { .. } => Self::new(SqlState::DISK_FULL, message),
+            CatalogError::ReadOnly { .. } => Self::new(SqlState::IO_ERROR, message),
             CatalogError::Busy { .. } => Self::new(SqlState::OBJECT_IN_USE, message),
             CatalogError::IllegalTransition { .. } => Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message),
             CatalogError::IdempotencyConflict { .. } => Self::new(SqlState::DUPLICATE_OBJECT, message),

@@ -48,14 +48,19 @@ pub(crate) async fn refresh(
     }
     let registry = reads_registry(engine, &session.principal).await?;
     // Asked before the job is there, which would count itself.
-    let early = registry && wants_handle(session, plan.statement.wait) && !engine.jobs().retained_full().await?;
+    let wanted = registry && wants_handle(session, plan.statement.wait);
+    let early = wanted && !engine.jobs().retained_full().await?;
     reach("submit.before").await?;
     let job = submit(engine, session, plan, registry).await?;
     reach("submit.after").await?;
     let answer = if early {
         Answer::submitted(&job)
     } else {
-        Answer::succeeded(&blocked::until_ended(engine, session, job.id, ctx).await?, registry)
+        let ended = match wanted {
+            true => blocked::until_ended_quietly(engine, session, job.id, ctx).await?,
+            false => blocked::until_ended(engine, session, job.id, ctx).await?,
+        };
+        Answer::succeeded(&ended, registry)
     };
     reach("submit.acknowledge").await?;
     Ok(Outcome::batch(answer.batch()?, "REFRESH COLUMN"))

@@ -11,7 +11,7 @@ use lancegate_sql::ast::{Begin, Discard, Reset, Set, SetScope, Show, Statement, 
 
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome};
-use crate::session::{NoticeSeverity, Session, TransactionStatus};
+use crate::session::{JOBS_CHANNEL, NoticeSeverity, Session, TransactionStatus};
 use crate::sql::plan::SessionPlan;
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
@@ -57,8 +57,13 @@ pub(super) async fn run(_engine: &Engine, session: &mut Session, plan: &SessionP
                 apply_modes(session, &set.modes, set.session)?;
             }
         }
-        // Drivers send UNLISTEN * when they hand a connection on.
-        Statement::Unlisten(_) => {}
+        Statement::Listen(_) => listen(session, true),
+        // Drivers send UNLISTEN * when they hand a connection on. A channel that is not listened to is no error.
+        Statement::Unlisten(unlisten)
+            if unlisten.channel.as_ref().is_none_or(|channel| channel.as_str() == JOBS_CHANNEL) =>
+        {
+            listen(session, false);
+        }
         // Accepted because tools send it, and does nothing: deleted rows and old
         // versions stay until a Lance client compacts and cleans up the table.
         Statement::Vacuum(_) if session.transaction != TransactionStatus::Idle => {
@@ -68,6 +73,11 @@ pub(super) async fn run(_engine: &Engine, session: &mut Session, plan: &SessionP
         _ => {}
     }
     Ok(Outcome::Done(statement.command_tag().unwrap_or("SET").to_owned()))
+}
+
+fn listen(session: &mut Session, listens: bool) {
+    let in_block = session.transaction != TransactionStatus::Idle;
+    session.channels.set(listens, in_block);
 }
 
 /// Remembers that a block has changed a table, for the warning of ROLLBACK.
@@ -146,6 +156,7 @@ fn apply_discard(session: &mut Session, discard: Discard) -> Result<()> {
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         session.settings.reset_all();
+        session.channels.clear();
     }
     Ok(())
 }
@@ -201,6 +212,7 @@ fn end(session: &mut Session, commit: bool, chain: bool) -> Result<Outcome> {
         session.settings.roll_back_block();
         warn_of_writes(session);
     }
+    session.channels.end_block(committed);
     session.savepoints.clear();
     session.written.clear();
     session.transaction = if chain { TransactionStatus::InBlock } else { TransactionStatus::Idle };

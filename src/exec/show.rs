@@ -32,7 +32,7 @@ pub(crate) async fn jobs(
         ..JobFilter::default()
     };
     let jobs = read(engine, session, filter, limit).await?;
-    let rows = listing::rows(jobs, engine.jobs().event_retention());
+    let rows = listing::rows(jobs, engine);
     Ok(Outcome::batch(columns::batch(&listing::columns(), &rows)?, "SHOW"))
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn children(engine: &Engine, session: &Session, id: &str, limit
     let parent = find(engine, id).await?;
     let filter = JobFilter { parent: Some(parent.id), ..JobFilter::default() };
     let jobs = read(engine, session, filter, limit).await?;
-    let rows = listing::rows(jobs, engine.jobs().event_retention());
+    let rows = listing::rows(jobs, engine);
     Ok(Outcome::batch(columns::batch(&listing::child_columns(), &rows)?, "SHOW"))
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn children(engine: &Engine, session: &Session, id: &str, limit
 /// # Errors
 /// Internal errors only.
 pub(crate) fn one(engine: &Engine, job: Job, tag: &str) -> Result<Outcome> {
-    let rows = listing::rows(vec![job], engine.jobs().event_retention());
+    let rows = listing::rows(vec![job], engine);
     Ok(Outcome::batch(columns::batch(&listing::columns(), &rows)?, tag))
 }
 

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use lancegate_catalog::{AttemptEpoch, Job, JobState, Timestamp};
+use lancegate_functions::fleet::{Observation, Stage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -21,8 +22,20 @@ const RUNNING: &str = "running";
 /// The phase of the job once all planned rows are accounted for. The registry
 /// refuses to park a job in this phase.
 const COMMITTING: &str = "committing";
+/// The phase of the job while a Function worker is wanted and none was launched.
+const WAITING_FOR_WORKERS: &str = "waiting_for_workers";
+/// The phase of the job while workers were launched and none is ready.
+const STARTING_WORKERS: &str = "starting_workers";
+/// The nested phase before the handshake.
+const PREPARING: &str = "preparing";
+/// The nested phase inside `Initialize`.
+const INITIALIZING: &str = "initializing";
+/// The nested phase after it.
+const INITIALIZED: &str = "initialized";
 /// The nested phase while results are published.
 const FINALIZING: &str = "finalizing";
+/// The nested phase once all rows are in files that are not published yet.
+const STAGED: &str = "staged";
 
 /// A sample to be stored.
 #[derive(Debug, PartialEq)]
@@ -51,9 +64,15 @@ struct Observed {
     // A worker of an expression refresh is inside exactly one fragment.
     active_fragments: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    workers_initializing: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workers_initialized: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     last_row_progress_at_millis: Option<i64>,
     sample_at_millis: i64,
     execution_epoch: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_fleet: Option<Observation>,
 }
 
 /// Decides when a sample is worth storing and makes it.
@@ -63,7 +82,16 @@ pub(super) struct Sampler {
     interval: Duration,
     rows: (u64, u64, u64),
     rows_moved_at: Option<Timestamp>,
-    stored: Option<(Instant, &'static str, u64)>,
+    stored: Option<(Instant, Seen)>,
+}
+
+/// What makes a sample worth storing when it changes.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    phase: &'static str,
+    nested: Option<&'static str>,
+    fragments_completed: u64,
+    workers: Option<(usize, usize, usize, usize)>,
 }
 
 impl Sampler {
@@ -71,29 +99,38 @@ impl Sampler {
         Self { epoch, interval, rows: (0, 0, 0), rows_moved_at: None, stored: None }
     }
 
-    /// Returns a sample if the phase or the number of finished fragments has
-    /// changed since the last one, or the last one is old.
+    /// Returns a sample if a phase, the number of finished fragments or the workers
+    /// have changed since the last one, or the last one is old. While a worker that
+    /// is ready is on its way to be initialized, each look is worth one: such a
+    /// phase may be short.
     pub(super) fn due(&mut self, progress: &Progress, at: Instant, now: Timestamp) -> Option<Stored> {
-        let (sample, clock) = (progress.sample(), progress.phase());
+        let (sample, clock, fleet) = (progress.sample(), progress.phase(), progress.fleet().observe());
         self.notice_rows(&sample, now);
-        let phase = job_phase(&sample, clock);
-        let due = self.stored.is_none_or(|(stored_at, stored_phase, fragments)| {
-            stored_phase != phase
-                || fragments != sample.fragments_completed
-                || at.saturating_duration_since(stored_at) >= self.interval
-        });
+        let seen = Seen {
+            phase: job_phase(&sample, clock, fleet.as_ref()),
+            nested: worker_phase(&sample, clock, fleet.as_ref()),
+            fragments_completed: sample.fragments_completed,
+            workers: fleet.as_ref().map(|fleet| (fleet.desired, fleet.launched, fleet.ready, fleet.initializing)),
+        };
+        let starts = matches!(seen.nested, Some(PREPARING | INITIALIZING | INITIALIZED))
+            && fleet.as_ref().is_some_and(|fleet| fleet.ready > 0);
+        let due = starts
+            || self.stored.as_ref().is_none_or(|(stored_at, stored)| {
+                *stored != seen || at.saturating_duration_since(*stored_at) >= self.interval
+            });
         if !due {
             return None;
         }
-        self.stored = Some((at, phase, sample.fragments_completed));
-        Some(self.make(phase, &sample, clock, now))
+        self.stored = Some((at, seen));
+        Some(self.make(&sample, clock, fleet, now))
     }
 
     /// Returns the sample that an ended job keeps.
     pub(super) fn last(&mut self, progress: &Progress, now: Timestamp) -> Stored {
         let (sample, clock) = (progress.sample(), progress.phase());
         self.notice_rows(&sample, now);
-        self.make(job_phase(&sample, clock), &sample, clock, now)
+        let fleet = progress.fleet().observe().map(|fleet| Observation { wait_reason: None, ..fleet });
+        self.make(&sample, clock, fleet, now)
     }
 
     fn notice_rows(&mut self, sample: &Sample, now: Timestamp) {
@@ -104,9 +141,10 @@ impl Sampler {
         }
     }
 
-    fn make(&self, phase: &'static str, sample: &Sample, clock: &str, now: Timestamp) -> Stored {
+    fn make(&self, sample: &Sample, clock: &str, fleet: Option<Observation>, now: Timestamp) -> Stored {
+        let phase = job_phase(sample, clock, fleet.as_ref());
         let observed = Observed {
-            phase: worker_phase(sample, clock),
+            phase: worker_phase(sample, clock, fleet.as_ref()),
             rows_planned: sample.rows_planned,
             rows_computed: sample.rows_computed,
             rows_skipped: sample.rows_skipped,
@@ -117,30 +155,50 @@ impl Sampler {
             fragments_completed: sample.fragments_completed,
             active_workers: sample.active_workers,
             active_fragments: sample.active_workers,
+            workers_initializing: fleet.as_ref().map(|fleet| fleet.initializing),
+            workers_initialized: fleet.as_ref().map(|fleet| fleet.initialized),
             last_row_progress_at_millis: self.rows_moved_at.map(|at| at.timestamp_millis()),
             sample_at_millis: now.timestamp_millis(),
             execution_epoch: self.epoch.0,
+            worker_fleet: fleet,
         };
         Stored { phase, progress: json!(observed) }
     }
 }
 
-/// The phase of the job; `clock` is the phase of the attempt's own timeline.
-fn job_phase(sample: &Sample, clock: &str) -> &'static str {
-    match clock {
-        "" | "planning" => STARTING,
-        "committing" => COMMITTING,
+/// The phase of the job; `clock` is the phase of the attempt's own timeline, `fleet` what is observed of the workers of a
+/// Function. Once one can be given work it is the phase of the workers.
+fn job_phase(sample: &Sample, clock: &str, fleet: Option<&Observation>) -> &'static str {
+    match (clock, fleet) {
+        ("" | "planning", _) => STARTING,
+        ("committing", _) => COMMITTING,
         _ if sample.rows_planned > 0 && sample.rows_remaining == 0 => COMMITTING,
-        _ => RUNNING,
+        // Between two fragments a worker may be in the pool for a moment.
+        (_, Some(fleet)) if fleet.ready == 0 && sample.rows_computed == 0 => match fleet.launched {
+            0 => WAITING_FOR_WORKERS,
+            _ => STARTING_WORKERS,
+        },
+        _ => worker_phase(sample, clock, fleet).unwrap_or(RUNNING),
     }
 }
 
-/// The phase of the workers; none before there are any.
-fn worker_phase(sample: &Sample, clock: &str) -> Option<&'static str> {
-    match job_phase(sample, clock) {
-        STARTING => None,
-        COMMITTING => Some(FINALIZING),
-        _ => Some(RUNNING),
+/// The phase of the workers, of several the one that is furthest; none before there are any.
+fn worker_phase(sample: &Sample, clock: &str, fleet: Option<&Observation>) -> Option<&'static str> {
+    match clock {
+        "" | "planning" => return None,
+        "committing" => return Some(FINALIZING),
+        _ if sample.rows_planned > 0 && sample.rows_remaining == 0 => return Some(STAGED),
+        _ => {}
+    }
+    match fleet {
+        None => Some(RUNNING),
+        Some(_) if sample.rows_computed > 0 => Some(RUNNING),
+        Some(fleet) => Some(match fleet.furthest? {
+            Stage::Launched | Stage::Ready => PREPARING,
+            Stage::Initializing => INITIALIZING,
+            Stage::Initialized => INITIALIZED,
+            Stage::Running => RUNNING,
+        }),
     }
 }
 
@@ -200,7 +258,7 @@ mod tests {
     #[test]
     fn the_phase_follows_the_timeline_and_the_rows() {
         let progress = Progress::new(CancellationToken::new());
-        let phase = |progress: &Progress| job_phase(&progress.sample(), progress.phase());
+        let phase = |progress: &Progress| job_phase(&progress.sample(), progress.phase(), None);
         assert_eq!(phase(&progress), "starting");
         progress.enter("planning");
         assert_eq!(phase(&progress), "starting");
@@ -245,5 +303,46 @@ mod tests {
             "sample_at_millis": 1_000, "execution_epoch": 3,
         });
         assert_eq!(stored, Stored { phase: "running", progress: expected });
+    }
+
+    #[test]
+    fn prog_05_the_phase_of_a_function_refresh_follows_its_workers() {
+        let progress = Progress::new(CancellationToken::new());
+        progress.planned(1, 10);
+        progress.enter("running splits");
+        let fleet = progress.fleet().clone();
+        fleet.plan(1, "default", 0);
+        let mut sampler = Sampler::new(AttemptEpoch(1), Duration::from_secs(30));
+        let phases = || {
+            let (sample, fleet) = (progress.sample(), progress.fleet().observe());
+            let clock = progress.phase();
+            (job_phase(&sample, clock, fleet.as_ref()), worker_phase(&sample, clock, fleet.as_ref()))
+        };
+        assert_eq!(phases(), ("waiting_for_workers", None));
+        let member = fleet.launch();
+        assert_eq!(phases(), ("starting_workers", Some("preparing")));
+        let start = Instant::now();
+        let mut due = |seconds| sampler.due(&progress, start + Duration::from_secs(seconds), at(1)).is_some();
+        assert!(due(0));
+        assert!(!due(1), "no worker is ready, and nothing happened");
+        for (stage, expected) in
+            [(Stage::Ready, "preparing"), (Stage::Initializing, "initializing"), (Stage::Initialized, "initialized")]
+        {
+            member.reached(stage);
+            assert_eq!(phases(), (expected, Some(expected)));
+            assert!(due(2) && due(3), "{expected}: each look is worth a sample");
+        }
+        member.reached(Stage::Running);
+        assert_eq!(phases(), ("running", Some("running")));
+        assert!(due(4) && !due(5));
+        progress.rows_computed(10);
+        progress.staged(10);
+        assert_eq!(phases(), ("committing", Some("staged")));
+        drop(member);
+        progress.enter("committing");
+        assert_eq!(phases(), ("committing", Some("finalizing")));
+        let last = sampler.last(&progress, at(9)).progress;
+        assert_eq!((&last["worker_fleet"]["launched"], &last["workers_initialized"]), (&json!(0), &json!(0)));
+        assert_eq!(last["worker_fleet"].get("wait_reason"), None, "a job that has ended waits for nothing");
     }
 }

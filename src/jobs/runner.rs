@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lancegate_catalog::{JobChange, JobState};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::{self, error::RecvError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Inner, attempt, now};
 use crate::failpoint;
@@ -17,10 +17,9 @@ const LOOK_MIN: Duration = Duration::from_millis(10);
 
 /// Claims jobs until the runner stops.
 pub(super) async fn run(inner: Arc<Inner>) {
-    let slots = Arc::new(Semaphore::new(inner.config.active_max.max(1)));
     // Subscribed before the first look, so that no submission falls in between.
     let mut changes = inner.catalog.subscribe();
-    while let Some(slot) = free_slot(&inner, &slots).await {
+    while let Some(slot) = free_slot(&inner).await {
         if let Err(error) = failpoint::reach("claim.before").await {
             tracing::error!(%error, "cannot claim jobs");
             rest(&inner).await;
@@ -53,11 +52,11 @@ pub(super) async fn run(inner: Arc<Inner>) {
     }
 }
 
-async fn free_slot(inner: &Inner, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+async fn free_slot(inner: &Inner) -> Option<OwnedSemaphorePermit> {
     tokio::select! {
         biased;
         () = inner.stopping.cancelled() => None,
-        slot = Arc::clone(slots).acquire_owned() => Some(slot.expect("the semaphore is never closed")),
+        slot = Arc::clone(&inner.slots).acquire_owned() => Some(slot.expect("the semaphore is never closed")),
     }
 }
 

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lancegate_catalog::{Catalog, Failure, Job, JobKind};
+use lancegate_catalog::{Catalog, Failure, Job, JobKind, RetentionPolicy};
 use serde_json::Value;
 
-use super::creation;
 use super::rights;
 use super::verdict::failure;
+use super::{JobsConfig, creation, retention};
 use crate::error::SqlError;
 use crate::refresh::{self, FunctionHost, Ledger, Limits, Progress, RefreshError, RefreshSpec, garbage};
 use crate::storage::{StorageError, Store};
@@ -42,12 +42,13 @@ pub(super) struct RefreshWork {
     catalog: Catalog,
     store: Store,
     limits: Limits,
+    policy: RetentionPolicy,
     functions: FunctionHost,
 }
 
 impl RefreshWork {
-    pub(super) fn new(catalog: Catalog, store: Store, limits: Limits, functions: FunctionHost) -> Self {
-        Self { catalog, store, limits, functions }
+    pub(super) fn new(catalog: Catalog, store: Store, config: &JobsConfig, functions: FunctionHost) -> Self {
+        Self { catalog, store, limits: config.limits(), policy: config.policy(), functions }
     }
 
     async fn refresh(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
@@ -94,6 +95,7 @@ impl Work for RefreshWork {
         match &job.kind {
             JobKind::ComputedRefresh | JobKind::FunctionRefresh => self.refresh(job, progress).await,
             JobKind::CreateFunction => creation::create(&self.catalog, &self.functions, job, &progress).await,
+            JobKind::JobRegistryArchive => retention::archive(&self.catalog, self.policy, job, &progress).await,
             JobKind::CreateIndex
             | JobKind::Compact
             | JobKind::Cleanup

@@ -15,12 +15,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::SqlError;
+use crate::exec::refresh::reads_registry;
 use crate::pg::admission::Admitted;
 use crate::pg::cancel::CancelKey;
 use crate::pg::connection::{Connection, Gone, ReadError, Transport};
 use crate::pg::extended::{Bind, Prepared};
 use crate::pg::listener::GOODBYE;
 use crate::pg::measure::{OpenSession, UnderWay};
+use crate::pg::news::{Heard, News};
 use crate::pg::portal::Portal;
 use crate::pg::recent::Recent;
 use crate::pg::startup::Opened;
@@ -47,6 +49,8 @@ pub(in crate::pg) struct SessionLoop<T> {
     pub(in crate::pg) deadline: Option<Deadline>,
     /// Counts what may make a plan stale; see [`Prepared`].
     pub(in crate::pg) generation: u64,
+    /// News of jobs, while the session listens.
+    pub(in crate::pg) news: Option<News>,
     /// Small queries of the simple protocol.
     pub(in crate::pg) recent: Recent,
     /// The statement that is to be counted.
@@ -120,6 +124,7 @@ impl<T: Transport> SessionLoop<T> {
             skips_until_sync: false,
             deadline: None,
             generation: 0,
+            news: None,
             recent: Recent::default(),
             under_way: None,
             _place: place,
@@ -164,6 +169,7 @@ impl<T: Transport> SessionLoop<T> {
     async fn next_message(&mut self) -> Result<FrontendMessage, Result<(), Failure>> {
         let phase = Phase::Ready { message_bytes_max: self.shared.config.message_bytes_max };
         let (timeout, error) = self.idle_timeout().await;
+        let in_block = self.session().await.transaction != TransactionStatus::Idle;
         let idle = async {
             match timeout {
                 Some(time) => tokio::time::sleep(time).await,
@@ -180,9 +186,47 @@ impl<T: Transport> SessionLoop<T> {
                     Err(ReadError::Gone(gone)) => Err(Err(gone.into())),
                     Err(ReadError::Wire(error)) => Err(self.refuse_message(&error).await),
                 },
+                heard = heard(&mut self.news), if !in_block && self.connection.has_room() => self.tell(heard).await,
                 Some(notice) = self.notices.recv() => reply::put_notice(&mut self.connection.out, &notice),
                 () = &mut idle => return Err(Err(Failure::End(End::Fatal(error)))),
             }
+        }
+    }
+
+    /// Tells news of jobs to a session that still may hear them.
+    async fn tell(&mut self, heard: Option<Heard>) {
+        let Some(heard) = heard else { return self.news = None };
+        let principal = self.session().await.principal.clone();
+        match reads_registry(&self.shared.engine, &principal).await {
+            Ok(true) => {
+                if let Some(news) = &mut self.news {
+                    news.put(&mut self.connection.out, heard);
+                }
+            }
+            Ok(false) => {
+                self.session().await.channels.clear();
+                self.news = None;
+            }
+            Err(error) => tracing::warn!(error = error.message, "cannot decide whether news of jobs may be told"),
+        }
+    }
+
+    /// Begins or ends to listen as the session says, and tells what has happened meanwhile.
+    async fn tell_pending(&mut self) {
+        let (listens, database) = {
+            let session = self.session().await;
+            (session.channels.listens(), session.database.clone())
+        };
+        if !listens {
+            return self.news = None;
+        }
+        if self.news.is_none() {
+            self.news = Some(News::of(self.shared.engine.catalog(), &database));
+        }
+        while self.connection.has_room()
+            && let Some(heard) = self.news.as_mut().and_then(News::pending)
+        {
+            self.tell(Some(heard)).await;
         }
     }
 
@@ -268,6 +312,9 @@ impl<T: Transport> SessionLoop<T> {
         }
         let status = session.transaction;
         drop(session);
+        if status == TransactionStatus::Idle {
+            self.tell_pending().await;
+        }
         self.generation += 1;
         if status == TransactionStatus::Idle {
             self.portals.retain(|_, portal| portal.outlives_transaction());
@@ -304,6 +351,14 @@ impl<T: Transport> SessionLoop<T> {
     /// Returns the session; never waits while no statement runs.
     pub(in crate::pg) async fn session(&self) -> MutexGuard<'_, Session> {
         self.session.lock().await
+    }
+}
+
+/// Never completes for a session that does not listen.
+async fn heard(news: &mut Option<News>) -> Option<Heard> {
+    match news {
+        Some(news) => news.heard().await,
+        None => pending().await,
     }
 }
 

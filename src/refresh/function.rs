@@ -211,6 +211,7 @@ impl FunctionPart {
         progress: &Progress,
     ) -> Result<(ArrayRef, Vec<RowError>), RefreshError> {
         let arguments = arguments::batch(&self.function.sources, &self.function.definition, batch)?;
+        self.executor.watch(progress.fleet().clone());
         let evaluated = tokio::select! {
             biased;
             () = progress.stopped() => return Err(RefreshError::Canceled),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
+use lancegate_functions::Fleet;
 use roaring::RoaringBitmap;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,7 @@ pub struct Progress {
     fragments_completed: AtomicU64,
     active_workers: AtomicU64,
     phase: Mutex<&'static str>,
+    fleet: Fleet,
     tasks: Mutex<BTreeMap<u64, Task>>,
 }
 
@@ -79,6 +81,11 @@ impl Progress {
     /// Completes when the work should stop.
     pub async fn stopped(&self) {
         self.cancel.cancelled().await;
+    }
+
+    /// Returns the Function workers of the job.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
     }
 
     /// Enters a phase of the job's timeline.

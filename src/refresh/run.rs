@@ -23,6 +23,7 @@ use super::provenance::{Definition, FragmentProvenance, Provenance};
 use super::snapshot::{Snapshot, deleted_rows};
 use super::stage::{StageTimes, StagedFragment, stage_fragment};
 use super::{Limits, RefreshError, RefreshOutcome, RefreshSpec, staleness, tidy};
+use crate::config::DEFAULT_CLASS;
 use crate::failpoint::reach;
 use crate::storage::commit::{self, Replacement};
 use crate::storage::freshness::Freshness;
@@ -252,6 +253,14 @@ impl Attempt<'_> {
         self.progress.staged(rows);
     }
 
+    /// Says how many Function workers the job wants.
+    fn plan_fleet(&self, workers: usize) {
+        if let Some(function) = &self.spec.function {
+            let class = function.gpu_class.as_deref().unwrap_or(DEFAULT_CLASS);
+            self.progress.fleet().plan(workers, class, 0);
+        }
+    }
+
     /// Stages fragments, and publishes them with those that are `ready` and noted
     /// already. Returns the number of fragments whose files did not fit any more.
     async fn stage_and_publish(
@@ -263,6 +272,7 @@ impl Attempt<'_> {
     ) -> Result<usize, RefreshError> {
         let group_size = self.limits.publish_fragments.max(snapshot.dataset.count_fragments() / 100).max(1);
         let workers = self.computation.workers(self.spec, &self.limits);
+        self.plan_fleet(workers.min(work.len()));
         let (computation, progress) = (self.computation.clone(), Arc::clone(&self.progress));
         let mut staging = futures::stream::iter(work)
             .map(|work| spawn_stage(Arc::clone(snapshot), computation.clone(), work, Arc::clone(&progress)))

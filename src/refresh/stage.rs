@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::{filter_record_batch, interleave};
 use arrow::datatypes::Schema;
+use chrono::{DateTime, Utc};
 use futures::stream::{BoxStream, StreamExt};
 use lance_core::datatypes::Schema as LanceSchema;
 use lance_table::format::DataFile;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::RefreshError;
 use super::failures::StagedFailures;
 use super::function::{Computation, FunctionPart};
+use super::latency::Latencies;
 use super::output::{self, Output};
 use super::plan::FragmentWork;
 use super::progress::Progress;
@@ -43,9 +45,23 @@ pub struct StagedFragment {
     /// Rows that it computed anew, as a serialized Roaring bitmap.
     #[serde(with = "bitmap")]
     pub rows: RoaringBitmap,
+    /// How that went; not known of files that older software has written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
     /// Those of them that failed and are NULL.
     #[serde(default, skip_serializing_if = "StagedFailures::is_empty")]
     pub failures: StagedFailures,
+}
+
+/// How a fragment was computed (SHOW JOB SPLITS).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// When a worker began with it.
+    pub started_at: DateTime<Utc>,
+    /// When its file was complete.
+    pub finished_at: DateTime<Utc>,
+    /// The times of the evaluations, one for each batch of due rows.
+    pub batches: Latencies,
 }
 
 /// Where the time of staging went, over all workers.
@@ -72,7 +88,7 @@ pub async fn stage_fragment(
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
     let id = usize::try_from(work.fragment_id).expect("Lance fragment ids fit 32 bits");
     let fragment = snapshot.dataset.get_fragment(id).expect("the plan was made on this version");
-    let started = Instant::now();
+    let (started, started_at) = (Instant::now(), Utc::now());
     let output = snapshot.output_schema();
     let part = match computation {
         Computation::Expression(_) => None,
@@ -88,6 +104,7 @@ pub async fn stage_fragment(
         output: Output::of(snapshot),
         offset: 0,
         times: StageTimes::default(),
+        batches: Latencies::default(),
     };
     let physical = fragment.physical_rows().await.map_err(StorageError::from)? as u64;
     let mut stored = read(&fragment, physical, &snapshot.stage_schema(stage.keeps_stored)).await?;
@@ -112,6 +129,7 @@ pub async fn stage_fragment(
         inputs: snapshot.input_signer().sign(metadata),
         replaces: snapshot.output_signer().sign(metadata),
         rows: work.rows.clone(),
+        measured: Some(Measured { started_at, finished_at: Utc::now(), batches: stage.batches }),
         failures: stage.failures,
     };
     Ok((staged, times))
@@ -181,6 +199,7 @@ struct Stage<'a> {
     output: Output,
     offset: u32,
     times: StageTimes,
+    batches: Latencies,
 }
 
 impl Stage<'_> {
@@ -226,7 +245,9 @@ impl Stage<'_> {
                 })
             }
         };
-        self.times.evaluate += started.elapsed();
+        let elapsed = started.elapsed();
+        self.times.evaluate += elapsed;
+        self.batches.record(elapsed);
         values
     }
 

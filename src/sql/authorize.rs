@@ -156,8 +156,8 @@ fn needs(plan: &Plan) -> Vec<Need> {
         Plan::User(user) => plain(user.requirements()),
         Plan::Secret(secret) => plain(secret.requirements()),
         Plan::Listing(listing) => plain(listing.requirements()),
-        // SET, SHOW, BEGIN and their kin act on the caller's own session.
-        Plan::Session(_) => Vec::new(),
+        // SET, SHOW, BEGIN and their kin act on the caller's own session and need nothing.
+        Plan::Session(session) => plain(session.requirements()),
         Plan::RefreshColumn(refresh) => plain(refresh.requirements()),
         Plan::ExplainRefresh(explain) => plain(explain.refresh.requirements()),
         Plan::Jobs(jobs) => plain(jobs.requirements.clone()),

@@ -61,4 +61,12 @@ impl SystemRelation for JobEvents {
         events.truncate(limit);
         columns::batch(&columns(), &events)
     }
+
+    async fn rows_of_job(&self, context: &SystemContext, id: &str) -> Result<Option<RecordBatch>> {
+        let events = match jobs::one_of(context, id).await? {
+            Some(job) => context.engine.catalog().events(job.id, JobFilter::LIMIT_MAX).await?,
+            None => Vec::new(),
+        };
+        columns::batch(&columns(), &events).map(Some)
+    }
 }

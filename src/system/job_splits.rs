@@ -2,7 +2,7 @@
 //!
 //! A split of an expression refresh is one fragment. Of one that is complete the
 //! note is known that the attempt wrote before it offered the fragment's file: the
-//! rows and the file. While the job runs, the others are known from the attempt
+//! rows, the file, and how long its batches took. While the job runs, the others are known from the attempt
 //! itself: `queued` ones that wait for a worker and `running` ones. What neither
 //! says is NULL, never zero.
 
@@ -12,7 +12,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use lancegate_auth::Requirement;
-use lancegate_catalog::{AttemptEpoch, Job, JobFilter, JobId, Timestamp};
+use lancegate_catalog::{AttemptEpoch, Job, JobFilter, JobId, JobKind, Timestamp};
 
 use super::columns::{self, borrowed, count, made};
 use super::{SystemContext, SystemRelation, jobs};
@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::exec::Engine;
 use crate::refresh::ledger::PartNote;
 use crate::refresh::progress::Task;
-use crate::refresh::stage::StagedFragment;
+use crate::refresh::stage::{Measured, StagedFragment};
 
 type Column = columns::Column<SplitRow>;
 
@@ -35,15 +35,21 @@ pub struct SplitRow {
     bytes_staged: Option<u64>,
     parts: Option<i64>,
     started_at: Option<Timestamp>,
+    rows_skipped: Option<u64>,
+    measured: Option<Measured>,
     state: &'static str,
     recovered: bool,
+}
+
+impl SplitRow {
+    fn quantile(&self, share: f64) -> Option<f64> {
+        self.measured.as_ref()?.batches.quantile_millis(share)
+    }
 }
 
 /// Returns the columns.
 pub fn columns() -> Vec<Column> {
     let unknown_count: fn(&SplitRow) -> Option<i64> = |_| None;
-    let unknown_time: fn(&SplitRow) -> Option<Timestamp> = |_| None;
-    let unknown_millis: fn(&SplitRow) -> Option<f64> = |_| None;
     vec![
         Column::text("job_id", |split| made(split.job_id)).not_null(),
         Column::text("task_id", |split| borrowed(&split.task_id)).not_null(),
@@ -52,20 +58,20 @@ pub fn columns() -> Vec<Column> {
         Column::text("worker", |_| None),
         Column::bigint("row_start", |split| split.row_start.map(i64::from)),
         Column::bigint("row_end", |split| split.row_end.and_then(count)),
-        Column::bigint("rows_skipped", unknown_count),
+        Column::bigint("rows_skipped", |split| split.rows_skipped.and_then(count)),
         Column::bigint("bytes_read", unknown_count),
         Column::bigint("bytes_staged", |split| split.bytes_staged.and_then(count)),
         Column::bigint("parts", |split| split.parts),
         Column::bigint("attempts", unknown_count),
-        Column::bigint("batches", unknown_count),
+        Column::bigint("batches", |split| split.measured.as_ref().and_then(|measured| count(measured.batches.count()))),
         Column::timestamp("started_at", |split| split.started_at),
-        Column::timestamp("finished_at", unknown_time),
+        Column::timestamp("finished_at", |split| split.measured.as_ref().map(|measured| measured.finished_at)),
         Column::text("state", |split| borrowed(split.state)),
         Column::bigint("error_count", unknown_count),
-        Column::double("batch_p50_ms", unknown_millis),
-        Column::double("batch_p95_ms", unknown_millis),
-        Column::double("batch_p99_ms", unknown_millis),
-        Column::double("batch_max_ms", unknown_millis),
+        Column::double("batch_p50_ms", |split| split.quantile(0.5)),
+        Column::double("batch_p95_ms", |split| split.quantile(0.95)),
+        Column::double("batch_p99_ms", |split| split.quantile(0.99)),
+        Column::double("batch_max_ms", |split| split.measured.as_ref()?.batches.max_millis()),
         Column::boolean("recovered", |split| Some(split.recovered)),
     ]
 }
@@ -107,6 +113,8 @@ fn unfinished(job: &Job, epoch: AttemptEpoch, fragment: u64, task: &Task) -> Spl
         bytes_staged: None,
         parts: None,
         started_at: task.started_at,
+        rows_skipped: None,
+        measured: None,
         state: if task.started_at.is_some() { "running" } else { "queued" },
         recovered: false,
     }
@@ -121,7 +129,10 @@ fn split(job: &Job, epoch: u64, staged: &StagedFragment) -> SplitRow {
         row_end: staged.rows.max().map(|last| u64::from(last) + 1),
         bytes_staged: staged.file.file_size_bytes.get().map(u64::from),
         parts: Some(1),
-        started_at: None,
+        started_at: staged.measured.as_ref().map(|measured| measured.started_at),
+        // An expression skips no row: it fails.
+        rows_skipped: (job.kind == JobKind::FunctionRefresh).then(|| staged.failures.rows.len()),
+        measured: staged.measured.clone(),
         state: "completed",
         recovered: epoch < job.epoch.0,
     }
@@ -158,5 +169,13 @@ impl SystemRelation for JobSplits {
         }
         splits.truncate(limit);
         columns::batch(&columns(), &splits)
+    }
+
+    async fn rows_of_job(&self, context: &SystemContext, id: &str) -> Result<Option<RecordBatch>> {
+        let splits = match jobs::one_of(context, id).await? {
+            Some(job) => read(&context.engine, &job).await?,
+            None => Vec::new(),
+        };
+        columns::batch(&columns(), &splits).map(Some)
     }
 }

@@ -12,6 +12,8 @@ use serde_json::Value;
 use super::columns::{self, borrowed, made};
 use super::{SystemContext, SystemRelation};
 use crate::error::Result;
+use crate::exec::Engine;
+use crate::jobs::capacity::{Capacity, queue_reason};
 use crate::jobs::progress;
 
 type Column = columns::Column<JobRow>;
@@ -22,16 +24,38 @@ pub struct JobRow {
     job: Job,
     table_name: String,
     progress: Option<Value>,
+    queue_reason: Option<String>,
     history: &'static str,
 }
 
+/// What is known beside the registry when jobs are listed.
+#[derive(Debug, Clone, Copy)]
+pub struct Observed {
+    /// When.
+    pub now: Timestamp,
+    /// How long events are kept.
+    pub event_retention: Duration,
+    /// What the runner can take on.
+    pub capacity: Capacity,
+}
+
+impl Observed {
+    /// Looks at the runner now.
+    pub fn of(engine: &Engine) -> Self {
+        let jobs = engine.jobs();
+        Self { now: chrono::Utc::now(), event_retention: jobs.event_retention(), capacity: jobs.capacity() }
+    }
+}
+
 impl JobRow {
-    /// Returns the row of a job at `now`; its events are kept for `event_retention`.
-    pub fn new(job: Job, now: Timestamp, event_retention: Duration) -> Self {
+    /// Returns the row of a job.
+    pub fn new(job: Job, observed: &Observed) -> Self {
         Self {
             table_name: table_name(&job),
             progress: progress::shown(&job),
-            history: history(&job, now, event_retention),
+            // What other software has observed passes through.
+            queue_reason: queue_reason(&job, observed.capacity, observed.now).or_else(|| job.queue_reason.clone()),
+            history: history(&job, observed.now, observed.event_retention),
             job,
         }
     }
@@ -54,7 +78,7 @@ pub fn columns() -> Vec<Column> {
         Column::timestamp("updated_at", |row| Some(row.job.updated_at)).not_null(),
         Column::text("submitted_by", |row| borrowed(&row.job.submitted_by)).not_null(),
         Column::json("progress", |row| row.progress.as_ref().and_then(made)),
-        Column::text("queue_reason", |row| row.job.queue_reason.as_deref().and_then(borrowed)),
+        Column::text("queue_reason", |row| row.queue_reason.as_deref().and_then(borrowed)),
         Column::text("error", |row| row.job.failure.as_ref().and_then(|failure| borrowed(&failure.message))),
     ]
 }
@@ -95,9 +119,9 @@ pub async fn read(catalog: &Catalog, mut filter: JobFilter, limit: Option<usize>
 }
 
 /// Returns the rows of jobs as of now.
-pub fn rows(jobs: Vec<Job>, event_retention: Duration) -> Vec<JobRow> {
-    let now = chrono::Utc::now();
-    jobs.into_iter().map(|job| JobRow::new(job, now, event_retention)).collect()
+pub fn rows(jobs: Vec<Job>, engine: &Engine) -> Vec<JobRow> {
+    let observed = Observed::of(engine);
+    jobs.into_iter().map(|job| JobRow::new(job, &observed)).collect()
 }
 
 /// The relation: jobs of the connected database.
@@ -121,8 +145,23 @@ impl SystemRelation for Jobs {
     async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
         let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
         let jobs = read(context.engine.catalog(), filter, limit).await?;
-        columns::batch(&columns(), &rows(jobs, context.engine.jobs().event_retention()))
+        columns::batch(&columns(), &rows(jobs, &context.engine))
     }
+
+    async fn rows_of_job(&self, context: &SystemContext, id: &str) -> Result<Option<RecordBatch>> {
+        let job = one_of(context, id).await?;
+        columns::batch(&columns(), &rows(job.into_iter().collect(), &context.engine)).map(Some)
+    }
+}
+
+/// Returns the job of the connected database that has this id.
+///
+/// # Errors
+/// If the registry cannot be read.
+pub async fn one_of(context: &SystemContext, id: &str) -> Result<Option<Job>> {
+    let Ok(id) = id.parse() else { return Ok(None) };
+    let job = context.engine.catalog().job(id).await?;
+    Ok(job.filter(|job| job.database == context.caller.database))
 }
 
 /// A table of a nested namespace is shown with its path, because two may have
@@ -192,7 +231,9 @@ mod tests {
     }
 
     fn cell(job: Job, column: &str) -> Option<String> {
-        let row = JobRow::new(job, at(100), Duration::from_secs(60));
+        let capacity = Capacity { slots: 4, available: 0 };
+        let observed = Observed { now: at(100), event_retention: Duration::from_secs(60), capacity };
+        let row = JobRow::new(job, &observed);
         let batch = columns::batch(&child_columns(), &[row]).unwrap();
         let array = batch.column_by_name(column).unwrap().as_string::<i32>().clone();
         array.iter().next().flatten().map(str::to_owned)
@@ -218,6 +259,22 @@ mod tests {
             assert_eq!(cell(job(state), "progress"), None);
         }
         assert!(cell(job(JobState::Canceled), "progress").is_some());
+    }
+
+    #[test]
+    fn prog_06_a_queue_reason_is_what_is_true_now() {
+        let reason = |job| cell(job, "queue_reason");
+        let queued = || job(JobState::Queued);
+        let full = "waiting for executor capacity: 1 worker slot requested, 0 of 4 available";
+        assert_eq!(reason(queued()).as_deref(), Some(full));
+        let retry = Job { not_before: Some(at(160)), ..queued() };
+        assert_eq!(reason(retry).as_deref(), Some("waiting until 1970-01-01T00:02:40Z after attempt 2 failed"));
+        assert_eq!(reason(Job { not_before: Some(at(99)), ..queued() }).as_deref(), Some(full));
+        for state in [JobState::InProgress, JobState::Paused, JobState::Succeeded, JobState::Other("x".into())] {
+            assert_eq!(reason(job(state)), None);
+        }
+        let free = Capacity { slots: 4, available: 1 };
+        assert_eq!(queue_reason(&queued(), free, at(100)), None, "it is about to be taken");
     }
 
     #[test]

@@ -229,11 +229,14 @@ async fn prog_08_a_split_says_what_is_known_and_nothing_else() {
     rows(&client, &format!("WAIT JOB '{job}'")).await;
     let splits = rows(
         &client,
-        &format!("SELECT split_id, fragment_id, worker, row_start, row_end, rows_skipped, attempts, state, error_count, batch_p50_ms, recovered
+        &format!("SELECT split_id, fragment_id, worker, row_start, row_end, rows_skipped, attempts, state, error_count, batches, recovered
                   FROM system.public.job_splits WHERE job_id = '{job}'"),
     )
     .await;
-    assert_eq!(splits, ["0|0|∅|0|2|∅|∅|completed|∅|∅|f"]);
+    assert_eq!(splits, ["0|0|∅|0|2|∅|∅|completed|∅|1|f"]);
+    let times = "SELECT started_at <= finished_at, batch_p50_ms > 0, batch_p50_ms <= batch_p95_ms, batch_p95_ms <= batch_p99_ms,
+                 batch_p99_ms <= batch_max_ms FROM system.public.job_splits";
+    assert_eq!(rows(&client, times).await, ["t|t|t|t|t"]);
     assert_eq!(rows(&client, &format!("SHOW JOB SPLITS '{job}'")).await.len(), 1);
 }
 

@@ -128,7 +128,7 @@ async fn clauses_that_would_be_ignored_are_refused() {
     let client = gateway.connect().await;
     run(&client, "CREATE TABLE t (id bigint)").await;
     let locks = "Rows are not locked; each statement is atomic.";
-    let channels = "There are no channels; SHOW JOBS and WAIT JOB tell of jobs.";
+    let channels = "The one channel is \"lancegate_jobs\", which tells of changes of jobs.";
     let cases = [
         (
             "SELECT * FROM t TABLESAMPLE SYSTEM (10)",
@@ -136,14 +136,16 @@ async fn clauses_that_would_be_ignored_are_refused() {
         ),
         ("SELECT * FROM t FOR UPDATE", format!("0A000: FOR UPDATE is not supported\n{locks}")),
         ("SELECT * FROM (SELECT * FROM t FOR SHARE) s", format!("0A000: FOR SHARE is not supported\n{locks}")),
-        ("LISTEN lancegate_jobs", format!("0A000: LISTEN is not supported\n{channels}")),
-        ("UNLISTEN lancegate_jobs", format!("0A000: UNLISTEN is not supported\n{channels}")),
-        ("NOTIFY lancegate_jobs", format!("0A000: NOTIFY is not supported\n{channels}")),
+        ("LISTEN other", format!("0A000: channel \"other\" is not supported\n{channels}")),
+        (
+            "NOTIFY lancegate_jobs",
+            "0A000: NOTIFY is not supported\nLISTEN lancegate_jobs tells of changes of jobs.".to_owned(),
+        ),
     ];
     for (sql, expected) in cases {
         assert_eq!(error(&client, sql).await, expected, "{sql}");
     }
-    run(&client, "UNLISTEN *").await;
+    run(&client, "UNLISTEN *; UNLISTEN lancegate_jobs; UNLISTEN other").await;
 }
 
 #[tokio::test]

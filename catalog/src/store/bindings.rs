@@ -33,6 +33,12 @@ pub(super) const TABLES: &[&str] = &[
         last_job         TEXT   NOT NULL
     )",
     "CREATE INDEX refresh_histories_of_table ON refresh_histories (table_id)",
+    // Whose job is next: by lane, then by table.
+    "CREATE INDEX jobs_turns ON jobs (automatic, CASE WHEN automatic = 0 THEN submitted_by ELSE '' END,
+            COALESCE(table_id, ''), created_at, job_id)
+        WHERE state = 'queued' AND parent IS NULL",
+    // What a user has submitted and not seen the end of.
+    "CREATE INDEX jobs_unfinished_of_user ON jobs (submitted_by) WHERE finished_at IS NULL AND automatic = 0",
 ];
 
 /// Takes the end of a job into the history of its binding.

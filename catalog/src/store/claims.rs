@@ -1,5 +1,6 @@
 //! Leases: which attempt holds a job, and how the next one gets it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -18,9 +19,10 @@ use crate::ids::{AttemptEpoch, GatewayId, JobId};
 use crate::job::{Control, Job, JobKind, JobState, Trigger};
 
 impl Catalog {
-    /// Takes the oldest job that can run now: a queued one, or one whose
-    /// attempt has let its lease expire. Children are never handed out, and
-    /// neither are kinds that this software does not know.
+    /// Takes a job that can run now: one whose attempt has let its lease expire, the
+    /// one that is lost longest first, and otherwise a queued one. Users take turns,
+    /// and so do the tables of a user; the jobs of a table go oldest first. Children
+    /// are never handed out, and neither are kinds that this software does not know.
     ///
     /// A job whose lost attempt was asked to pause or cancel, and left no
     /// receipt, is parked or ended here. With receipts it is handed out with
@@ -32,13 +34,17 @@ impl Catalog {
     /// [`Store`](crate::CatalogError::Store).
     pub async fn claim_next(&self, gateway: &GatewayId, lease: Duration, now: Timestamp) -> Result<Option<Job>> {
         let claim = Claim { gateway: gateway.clone(), lease, now };
+        let turns = Arc::clone(&self.inner.turns);
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 expire_requested(tx, now).await?;
-                match find_claimable(tx.connection(), now).await? {
-                    None => Ok(None),
-                    Some(job) => claim.take(tx, job.into()).await.map(Some),
+                if let Some(lost) = find_lost(tx.connection(), now).await? {
+                    return claim.take(tx, lost.into()).await.map(Some);
                 }
+                let Some(queued) = turns.next(tx.connection(), now).await? else { return Ok(None) };
+                let job = claim.take(tx, queued.into()).await?;
+                turns.took(&job);
+                Ok(Some(job))
             })
         })
         .await
@@ -136,12 +142,6 @@ impl Catalog {
     }
 }
 
-/// Jobs that wait, and may run at time `$1`.
-pub(super) const QUEUED: &str = "state = 'queued' AND COALESCE(not_before, $1) <= $1";
-
-/// Jobs whose attempt is lost at time `$1`.
-pub(super) const EXPIRED: &str = "state = 'in_progress' AND lease_expires_at <= $1";
-
 /// What a claim writes.
 struct Claim {
     gateway: GatewayId,
@@ -165,24 +165,19 @@ impl Claim {
     }
 }
 
-/// Returns the oldest job that can be claimed.
-async fn find_claimable(connection: &mut SqliteConnection, now: Timestamp) -> Result<Option<Job>> {
-    let mut oldest: Option<Job> = None;
-    for condition in [QUEUED, EXPIRED] {
-        let row = sqlx::query(claimable(condition)).bind(micros(now)).fetch_optional(&mut *connection).await?;
-        let found = row.map(|row| rows::job(&row)).transpose()?;
-        oldest = [oldest, found].into_iter().flatten().min_by_key(|job| (job.created_at, job.id));
-    }
-    Ok(oldest)
+/// Returns the job that is without its attempt for the longest time.
+async fn find_lost(connection: &mut SqliteConnection, now: Timestamp) -> Result<Option<Job>> {
+    let row = sqlx::query(lost()).bind(micros(now)).fetch_optional(connection).await?;
+    row.map(|row| rows::job(&row)).transpose()
 }
 
-pub(super) fn claimable(condition: &'static str) -> AssertSqlSafe<String> {
+pub(super) fn lost() -> AssertSqlSafe<String> {
     let kinds = JobKind::KNOWN.map(|kind| format!("'{}'", kind.as_str())).join(", ");
     // All parts are constants of this crate.
     AssertSqlSafe(format!(
         "SELECT {JOB_COLUMNS} FROM jobs
-         WHERE {condition} AND parent IS NULL AND kind IN ({kinds})
-         ORDER BY created_at, job_id LIMIT 1"
+         WHERE state = 'in_progress' AND lease_expires_at <= $1 AND parent IS NULL AND kind IN ({kinds})
+         ORDER BY lease_expires_at LIMIT 1"
     ))
 }
 

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::bindings;
 use super::events::Note;
 use super::jobs::{find, select};
+use super::metering;
 use super::rows::{self, micros, signed};
 use super::writer::Tx;
 use crate::Timestamp;
@@ -62,6 +63,7 @@ pub(super) async fn step(tx: &mut Tx, draft: Draft, trigger: Trigger, note: Note
     tx.job_changed(change_of(&job));
     if job.status.state.is_terminal() {
         bindings::ended(tx, &job, gone).await?;
+        metering::ended(tx, &job).await?;
         end_children(tx, &job, now).await?;
     }
     Ok(job)

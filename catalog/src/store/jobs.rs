@@ -30,7 +30,8 @@ impl Catalog {
     /// # Errors
     ///
     /// [`Busy`](CatalogError::Busy) when an unfinished job has the exclusive
-    /// key, [`IdempotencyConflict`](CatalogError::IdempotencyConflict),
+    /// key, [`TooManyJobs`](CatalogError::TooManyJobs) when its user has as many as it allows,
+    /// [`IdempotencyConflict`](CatalogError::IdempotencyConflict),
     /// [`UnknownValue`](CatalogError::UnknownValue) for an unknown kind,
     /// [`NotFound`](CatalogError::NotFound) for the parent.
     pub async fn submit(&self, job: NewJob, now: Timestamp) -> Result<Job> {
@@ -58,6 +59,22 @@ impl Catalog {
         let mut query = listing(&filter)?;
         let rows = query.build().fetch_all(self.readers()).await?;
         rows.iter().map(rows::job).collect()
+    }
+
+    /// Returns how many jobs are unfinished that somebody has asked for, or `max` if there are more.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::CatalogError::Store).
+    pub async fn unfinished(&self, max: usize) -> Result<usize> {
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let count: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE finished_at IS NULL AND automatic = 0 LIMIT $1)",
+        )
+        .bind(max)
+        .fetch_one(self.readers())
+        .await?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
     /// Returns every unfinished job, oldest first.
@@ -142,6 +159,7 @@ async fn submit(tx: &mut Tx, new: NewJob, now: Timestamp) -> Result<Job> {
     ensure_exclusive(tx, &new).await?;
     ensure_parent(tx, &new).await?;
     ensure_table(tx, &new).await?;
+    ensure_share(tx, &new).await?;
     let job = created(&new, now);
     insert(tx, &job, new.idempotency_key.as_deref()).await?;
     let by = if job.automatic { AUTOMATIC.to_owned() } else { job.submitted_by.clone() };
@@ -203,6 +221,23 @@ async fn ensure_table(tx: &mut Tx, new: &NewJob) -> Result<()> {
         .fetch_optional(tx.connection())
         .await?;
     there.map(drop).ok_or_else(|| CatalogError::not_found(EntityKind::Table, &new.table_name))
+}
+
+/// Nobody fills the registry alone.
+async fn ensure_share(tx: &mut Tx, new: &NewJob) -> Result<()> {
+    let Some(max) = new.unfinished_max.filter(|_| !new.automatic) else { return Ok(()) };
+    let count: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM (SELECT 1 FROM jobs
+            WHERE submitted_by = $1 AND finished_at IS NULL AND automatic = 0 LIMIT $2)",
+    )
+    .bind(&new.submitted_by)
+    .bind(i64::from(max))
+    .fetch_one(tx.connection())
+    .await?;
+    if count < i64::from(max) {
+        return Ok(());
+    }
+    Err(CatalogError::TooManyJobs { user: new.submitted_by.clone(), max })
 }
 
 async fn ensure_parent(tx: &mut Tx, new: &NewJob) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub(super) async fn open(path: &Path) -> Result<Opened> {
     let standing = prepare(path, &mut connection).await.map_err(|error| explain(path, error))?;
     let readers = open_readers(path).await?;
     let writer = match standing {
-        Standing::Current => WriterTarget::Open { connection, lock },
+        Standing::Current => WriterTarget::Open { connection, lock, file: FileIdentity::of(path)? },
         Standing::Newer { found } => {
             connection.close().await?;
             tracing::warn!(path = %path.display(), found, "the metadata store is read-only here");
@@ -73,6 +74,37 @@ impl LockFile {
             Ok(()) => Ok(LockFile { _file: file }),
             Err(TryLockError::WouldBlock) => Err(CatalogError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(error)) => Err(io_error(&lock_path, error)),
+        }
+    }
+}
+
+/// Which file is open, whatever the path names by now.
+#[derive(Debug)]
+pub(super) struct FileIdentity {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    fn of(path: &Path) -> Result<Self> {
+        let found = std::fs::metadata(path).map_err(|error| io_error(path, error))?;
+        Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
+    }
+
+    /// Passes while the path names the file that is open: a commit to a deleted file would succeed and be lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Gone`](CatalogError::Gone).
+    pub(super) fn ensure(&self) -> Result<()> {
+        match std::fs::metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => Ok(()),
+            Ok(_) => Err(CatalogError::Gone { path: self.path.clone() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(CatalogError::Gone { path: self.path.clone() })
+            }
+            Err(error) => Err(io_error(&self.path, error)),
         }
     }
 }
@@ -149,7 +181,8 @@ fn options(path: &Path, read_only: bool) -> SqliteConnectOptions {
 
 /// Names the file in the failures that are about the file.
 fn explain(path: &Path, error: CatalogError) -> CatalogError {
-    let CatalogError::Store { source } = &error else {
+    let (CatalogError::Store { source } | CatalogError::Full { source } | CatalogError::ReadOnly { source }) = &error
+    else {
         return error;
     };
     let Some(database_error) = source.as_database_error() else {

@@ -28,8 +28,14 @@ pub(super) const VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 
 /// Each migration with its number, ascending. What a file lacks is applied,
 /// whatever newer ones it has.
-const MIGRATIONS: &[(i64, &[&str])] =
-    &[(1, FIRST), (2, PARTS), (3, FUNCTIONS), (4, secrets::TABLES), (5, super::bindings::TABLES)];
+const MIGRATIONS: &[(i64, &[&str])] = &[
+    (1, FIRST),
+    (2, PARTS),
+    (3, FUNCTIONS),
+    (4, secrets::TABLES),
+    (5, super::bindings::TABLES),
+    (6, super::metering::TABLES),
+];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE jobs (

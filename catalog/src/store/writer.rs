@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::grants::GrantCache;
 use super::names::NameCache;
-use super::open::LockFile;
+use super::open::{FileIdentity, LockFile};
 use super::{Durability, Pending};
 use crate::error::{CatalogError, Result};
 use crate::event::JobChange;
@@ -34,6 +34,8 @@ pub(super) enum WriterTarget {
         connection: SqliteConnection,
         /// Held as long as the connection.
         lock: LockFile,
+        /// The file that the connection writes to.
+        file: FileIdentity,
     },
     /// The store must not be changed.
     Refused(CatalogError),
@@ -88,7 +90,8 @@ type Running<'t> = Pin<Box<dyn Future<Output = Done> + Send + 't>>;
 
 /// A change that has run and is not committed yet.
 struct Done {
-    succeeded: bool,
+    /// Why it failed, if it did.
+    failed: Option<CatalogError>,
     /// Answers the caller; the argument is the failure of the commit.
     answer: Box<dyn FnOnce(Option<CatalogError>) + Send>,
 }
@@ -99,15 +102,15 @@ impl Writer {
         changes: broadcast::Sender<JobChange>,
         (grants, names): (Arc<GrantCache>, Arc<NameCache>),
     ) -> Self {
-        let (connection, lock) = match target {
-            WriterTarget::Open { connection, lock } => (connection, lock),
+        let (connection, lock, file) = match target {
+            WriterTarget::Open { connection, lock, file } => (connection, lock, file),
             WriterTarget::Refused(error) => {
                 return Writer { commands: Mutex::new(None), task: Mutex::new(None), refused: Some(error) };
             }
         };
         let (sender, receiver) = mpsc::channel(CHANGES_QUEUED_MAX);
         let tx = Tx { connection, changes: Vec::new(), grants_changed: false, names_changed: false };
-        let task = WriterTask { tx, changes, grants, names, synchronous: Durability::Full };
+        let task = WriterTask { tx, changes, grants, names, file, synchronous: Durability::Full };
         Writer {
             commands: Mutex::new(Some(sender)),
             task: Mutex::new(Some(tokio::spawn(task.run(receiver, lock)))),
@@ -134,7 +137,7 @@ impl Writer {
                         Err(error) => Err(error),
                     };
                     Done {
-                        succeeded: result.is_ok(),
+                        failed: result.as_ref().err().cloned(),
                         answer: Box::new(move |failure| {
                             // The caller may be gone; the change stands.
                             let _ = answer_tx.send(failure.map_or(result, Err));
@@ -171,6 +174,7 @@ struct WriterTask {
     changes: broadcast::Sender<JobChange>,
     grants: Arc<GrantCache>,
     names: Arc<NameCache>,
+    file: FileIdentity,
     /// What the connection is set to.
     synchronous: Durability,
 }
@@ -226,9 +230,10 @@ impl WriterTask {
             }
             let announced = self.tx.changes.len();
             let finished = (command.run)(Ok(&mut self.tx)).await;
-            if !finished.succeeded {
+            if let Some(error) = &finished.failed {
                 self.tx.changes.truncate(announced);
-                failure = self.execute("ROLLBACK TO change").await.err();
+                // A full disk, for one, ends the whole transaction; what is to be told is why.
+                failure = self.execute("ROLLBACK TO change").await.err().map(|_| error.clone());
             }
             if failure.is_none() {
                 failure = self.execute("RELEASE change").await.err();
@@ -242,6 +247,7 @@ impl WriterTask {
     }
 
     async fn begin(&mut self, durability: Durability) -> Result<()> {
+        self.file.ensure()?;
         self.set_synchronous(durability).await?;
         self.execute("BEGIN IMMEDIATE").await
     }

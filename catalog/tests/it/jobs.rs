@@ -220,9 +220,9 @@ async fn the_sweep_removes_what_is_old_and_ended() {
     store.catalog.request_cancel(recent.id, "alice", day(20)).await.unwrap();
 
     let policy = RetentionPolicy::default();
-    let swept = store.catalog.sweep(day(15), policy).await.unwrap();
+    let swept = store.catalog.sweep("db", day(15), policy).await.unwrap();
     assert_eq!(swept, Swept { jobs: 0, events: 7 });
-    let swept = store.catalog.sweep(day(31), policy).await.unwrap();
+    let swept = store.catalog.sweep("db", day(31), policy).await.unwrap();
     assert_eq!(swept, Swept { jobs: 1, events: 0 });
     assert_eq!(store.catalog.job(old.id).await.unwrap(), None);
     assert_eq!(store.state(&parked).await, JobState::Paused);

@@ -10,3 +10,4 @@ mod objects;
 mod opening;
 mod secrets;
 mod support;
+mod turns;

@@ -236,3 +236,31 @@ async fn a_folder_that_cannot_be_written_is_named() {
     let folder = TempDir::new().unwrap();
     assert!(matches!(refusal(folder.path()).await, CatalogError::Io { .. }));
 }
+
+#[tokio::test]
+async fn j20_a_file_that_is_deleted_or_replaced_while_it_is_open_takes_no_more_jobs() {
+    for replace in [false, true] {
+        let store = Store::new().await;
+        let before = store.catalog.submit(refresh("docs"), at(0)).await.unwrap();
+        let copy = store.folder.path().join("copy.db");
+        fs::copy(store.path(), &copy).unwrap();
+        fs::remove_file(store.path()).unwrap();
+        if replace {
+            fs::rename(&copy, store.path()).unwrap();
+        }
+        let refused = store.catalog.submit(refresh("docs"), at(1)).await.unwrap_err();
+        assert!(matches!(&refused, CatalogError::Gone { path } if *path == store.path()), "{refused}");
+        let claim = store.catalog.claim(before.id, &crate::support::gateway(), crate::support::LEASE, at(1)).await;
+        assert!(matches!(claim, Err(CatalogError::Gone { .. })), "nor does anything else change");
+    }
+}
+
+#[tokio::test]
+async fn j20_a_file_that_cannot_be_written_is_refused_by_its_name() {
+    let store = Store::new().await;
+    store.catalog.close().await;
+    // A folder in its place cannot be written by anybody, the superuser included.
+    fs::remove_file(store.path()).unwrap();
+    fs::create_dir(store.path()).unwrap();
+    assert!(matches!(refusal(&store.path()).await, CatalogError::Io { .. }));
+}

@@ -28,7 +28,7 @@ pub(super) fn session(cursor: &mut Cursor<'_>, first: &str) -> Result<Statement,
         "FETCH" | "MOVE" | "CLOSE" => cursors::move_or_close(cursor, first),
         "LISTEN" | "UNLISTEN" => listen(cursor),
         "VACUUM" | "ANALYZE" | "ANALYSE" => vacuum(cursor),
-        "NOTIFY" => Err(cursor.refuse("NOTIFY", "There are no channels; SHOW JOBS and WAIT JOB tell of jobs.")),
+        "NOTIFY" => Err(cursor.refuse("NOTIFY", "LISTEN lancegate_jobs tells of changes of jobs.")),
         "LOCK" => Err(cursor.refuse("LOCK", "Writers never block readers; leave it out.")),
         "CALL" | "DO" => Err(cursor.refuse(first, "Write the statements themselves.")),
         "CHECKPOINT" | "CLUSTER" | "REINDEX" | "LOAD" | "REASSIGN" | "SECURITY" | "IMPORT" => {

@@ -11,7 +11,7 @@ use crate::jobs::progress;
 use crate::session::{CancelReason, NoticeSeverity, Session, StatementContext};
 use crate::sqlstate::SqlState;
 
-/// Waits for the end of a refresh and returns the job if it succeeded.
+/// Waits for the end of a refresh and returns the job if it succeeded. Says how far it is meanwhile.
 ///
 /// A client that cancels the statement cancels the job; one that has gone, or
 /// a gateway that stops, leaves it running.
@@ -20,6 +20,22 @@ use crate::sqlstate::SqlState;
 /// What the job failed with; 57014 if it was canceled.
 pub(crate) async fn until_ended(engine: &Engine, session: &Session, id: JobId, ctx: &StatementContext) -> Result<Job> {
     match with_notices(engine, session, id, &ctx.cancel).await? {
+        Some(job) => outcome(job),
+        None => interrupted(engine, session, id, ctx).await,
+    }
+}
+
+/// [`until_ended`] without a word: the client did not ask to wait and is not told that it does (HAND-03).
+///
+/// # Errors
+/// As [`until_ended`].
+pub(crate) async fn until_ended_quietly(
+    engine: &Engine,
+    session: &Session,
+    id: JobId,
+    ctx: &StatementContext,
+) -> Result<Job> {
+    match engine.jobs().wait(id, &ctx.cancel).await? {
         Some(job) => outcome(job),
         None => interrupted(engine, session, id, ctx).await,
     }

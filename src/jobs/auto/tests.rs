@@ -347,10 +347,11 @@ async fn j19_a_running_refresh_that_is_canceled_blocks_its_binding_on_its_branch
     world.succeed(world.only_job().await, at(1)).await;
     let branch = Unit { branch: Some("dev".to_owned()), ..unit.clone() };
     let of_branch = binding(&branch, "words", 0);
-    let mut tables = world.script.tables();
-    tables.due = HashMap::from([(of_branch.key.clone(), Due::Rows), (canceled.clone(), Due::Rows)]);
-    tables.seen.push((branch, Seen { version: 1, has_mem_wal: false, bindings: vec![of_branch.clone()] }));
-    drop(tables);
+    {
+        let mut tables = world.script.tables();
+        tables.due = HashMap::from([(of_branch.key.clone(), Due::Rows), (canceled.clone(), Due::Rows)]);
+        tables.seen.push((branch, Seen { version: 1, has_mem_wal: false, bindings: vec![of_branch.clone()] }));
+    }
     world.look(at(2)).await;
     assert_eq!(world.keys().await, [of_branch.key], "and so does the same column on a branch");
 }
@@ -456,7 +457,7 @@ async fn auto_01_computed_inputs_come_first() {
     world.change(&unit, |seen| seen.bindings[1].inputs = vec![first.clone()]);
     world.script.tables().due.insert(second.clone(), Due::Inputs);
     world.look(at(0)).await;
-    assert_eq!(world.keys().await, [first.clone()]);
+    assert_eq!(world.keys().await, std::slice::from_ref(&first));
     assert_eq!(world.standing(&unit, "second", at(0)).await.blocked, Some(BlockedReason::DependencyInFlight));
     world.succeed(world.only_job().await, at(0)).await;
     assert_eq!(world.standing(&unit, "second", at(0)).await.blocked, Some(BlockedReason::InputsNotSettled));
@@ -588,7 +589,7 @@ async fn the_history_of_a_dropped_table_is_swept() {
     world.succeed(world.only_job().await, at(0)).await;
     assert_eq!(world.catalog.refresh_histories(Some(unit.table)).await.unwrap().len(), 1);
     world.catalog.drop_tables(vec![unit.table], "bob", at(1)).await.unwrap();
-    world.catalog.sweep(at(2), lancegate_catalog::RetentionPolicy::default()).await.unwrap();
+    world.catalog.sweep_leftovers().await.unwrap();
     assert!(world.catalog.refresh_histories(None).await.unwrap().is_empty());
 }
 

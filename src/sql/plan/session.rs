@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use lancegate_auth::Requirement;
 use lancegate_sql::ast::{Show, Statement};
 
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
+use crate::session::JOBS_CHANNEL;
 
 /// The statements that concern the session only, as a pattern: the one list of
 /// them. They are over at once.
@@ -46,6 +48,14 @@ impl SessionPlan {
         self.schema.as_ref()
     }
 
+    /// Returns what the caller must hold: news of jobs are for those who may list them.
+    pub fn requirements(&self) -> Vec<Requirement> {
+        match &self.statement {
+            Statement::Listen(_) => Requirement::job_registry().into(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns whether the statement may run in a block that an error has ended.
     pub fn ends_failed_block(&self) -> bool {
         matches!(self.statement, Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackTo(_))
@@ -65,8 +75,9 @@ impl Planner {
                 self.caller.settings.get(name)?;
                 Some(vec![text(name)])
             }
-            Statement::Listen(_) => return Err(no_channel("LISTEN")),
-            Statement::Unlisten(unlisten) if unlisten.channel.is_some() => return Err(no_channel("UNLISTEN")),
+            Statement::Listen(listen) if listen.channel.as_str() != JOBS_CHANNEL => {
+                return Err(no_channel(listen.channel.as_str()));
+            }
             _ => None,
         };
         let schema = schema.map(|fields| Arc::new(Schema::new(fields)));
@@ -74,9 +85,9 @@ impl Planner {
     }
 }
 
-fn no_channel(command: &str) -> SqlError {
-    SqlError::not_supported(format!("{command} is not supported"))
-        .hint("There are no channels; SHOW JOBS and WAIT JOB tell of jobs.")
+fn no_channel(name: &str) -> SqlError {
+    SqlError::not_supported(format!("channel \"{name}\" is not supported"))
+        .hint(format!("The one channel is \"{JOBS_CHANNEL}\", which tells of changes of jobs."))
 }
 
 #[cfg(test)]

@@ -90,10 +90,28 @@ impl VisitorMut for OneRow {
                     *expr = rows;
                 }
             }
+            Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right } if is_procedure(left) => {
+                if matches!(right.as_ref(), Expr::Value(value) if value.value.to_string() == "0") {
+                    **right = Expr::Value(Value::SingleQuotedString("-".to_owned()).with_empty_span());
+                }
+            }
             _ => {}
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether a column of `pg_type` names a function. PostgreSQL's type for that compares with numbers, too, and 0 is none,
+/// which is spelled `-`; the ADBC driver asks so when it connects.
+fn is_procedure(expr: &Expr) -> bool {
+    let name = match expr {
+        Expr::Identifier(name) => Some(name),
+        Expr::CompoundIdentifier(parts) => parts.last(),
+        _ => None,
+    };
+    name.is_some_and(|name| {
+        ["typinput", "typoutput", "typreceive", "typsend"].contains(&name.value.to_ascii_lowercase().as_str())
+    })
 }
 
 /// `ARRAY(SELECT e FROM …)` becomes `(SELECT array_agg(e) FROM …)`, and NULL

@@ -37,7 +37,7 @@ async fn submit_large(catalog: &Catalog, count: usize) -> usize {
     }
     let results = tasks.join_all().await;
     for result in &results {
-        let full = matches!(result, Err(CatalogError::Store { .. }));
+        let full = matches!(result, Err(CatalogError::Full { .. }));
         assert!(result.is_ok() || full, "{result:?}");
     }
     results.iter().filter(|result| result.is_ok()).count()
