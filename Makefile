@@ -80,11 +80,22 @@ bench: tools python ## Measure beside PostgreSQL, plain Lance and lancedb.
 		echo "installing the Debian package postgresql: its server and pgbench are compared with"; \
 		$(SUDO) apt-get update -qq; \
 		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends postgresql; }
+	@echo "installing peers: Debian's PL/Python, and the Python packages of bench/requirements.txt; what cannot be had is left out"
+	@compgen -G '/usr/share/postgresql/*/extension/plpython3u.control' >/dev/null || { \
+		version="$$(ls /usr/lib/postgresql | sort -n | tail -1)"; \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends "postgresql-plpython3-$$version" || true; }
+	@"$(LANCEGATE_TEST_PYTHON)" -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt || true
 	@if test -z "$${LANCEGATE_BIN:-}" -a ! -x bin/lancegate; then \
 		echo "bin/lancegate is missing: building and measuring the quick profile; run \`make build\` first for real figures"; \
 		cargo build $(QUICK); \
 	fi
 	"$(LANCEGATE_TEST_PYTHON)" bench/run
+
+.PHONY: embedding
+embedding: tools python ## Show a column of 200,000 embeddings of which 1 % fail, through psql (ROWS=200000).
+	$(call need,psql,postgresql-client)
+	@if test -z "$${LANCEGATE_BIN:-}" -a ! -x bin/lancegate; then cargo build $(QUICK); fi
+	"$(LANCEGATE_TEST_PYTHON)" bench/embedding --rows $(or $(ROWS),200000)
 
 .PHONY: example
 example: tools ## Write config.example.toml again.

@@ -1,6 +1,10 @@
-"""Columns that Python Functions fill: overhead over bare Python, failing rows, embeddings."""
+"""Columns that Python Functions fill: overhead over bare Python, failing rows, embeddings, waiting.
+
+Peers that are not installed are left out: DuckDB (a Python package), PL/Python (an extension of the server).
+"""
 
 import hashlib
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -9,11 +13,12 @@ import sys
 import time
 
 import lance
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from gateway import Gateway, timed
 from refresh import copy, make, row
+from wire import BIN, Postgres
 
 ROWS = 1_000_000
 BATCH = 8_192
@@ -25,7 +30,10 @@ HASH_SOME = (
     " return hashlib.sha256(s.encode()).hexdigest()"
 )
 DOUBLE = "import pyarrow.compute as pc\ndef f(x): return pc.multiply(x, 2.0)"
-WAIT = "import time\ndef f(id):\n time.sleep(0.005)\n return id"
+WAIT_SECONDS = 0.005
+WAIT = f"import time\ndef f(id):\n time.sleep({WAIT_SECONDS})\n return id"
+# What makes the same values in PostgreSQL's own Python.
+PLPYTHON = "import hashlib\nreturn hashlib.sha256(s.encode()).hexdigest()"
 # Deterministic, unit length, never zero.
 EMBED = """
 import numpy as np
@@ -43,10 +51,15 @@ class f:
 """
 
 
-def config(folder):
+def config(folder, more=""):
     path = pathlib.Path(folder) / "functions.toml"
-    path.write_text(f'[functions]\npython = "{sys.executable}"\n')
+    path.write_text(f'[functions]\npython = "{sys.executable}"\n{more}')
     return path
+
+
+def rows_of(options):
+    """A million, or fewer where the whole run is to be small."""
+    return min(ROWS, options.rows)
 
 
 def declare(client, signature, source, options=""):
@@ -87,10 +100,10 @@ def pylance(path):
 
 def duck(table):
     """Seconds of an UPDATE by a Python UDF; None without DuckDB."""
-    try:
-        import duckdb
-    except ImportError:
+    if importlib.util.find_spec("duckdb") is None:
         return None
+    import duckdb
+
     connection = duckdb.connect()
     connection.register("source", table)
     connection.execute("CREATE TABLE t AS SELECT id, s, NULL::VARCHAR AS y FROM source")
@@ -99,17 +112,36 @@ def duck(table):
     return timed(lambda: connection.execute("UPDATE t SET y = digest(s)"))
 
 
+def plpython(folder, table):
+    """Seconds of an UPDATE by a function in PL/Python; None where the server has no such language."""
+    if not BIN or not list(BIN[-1].parents[3].glob("share/postgresql/*/extension/plpython3u.control")):
+        return None
+    with Postgres(folder) as server, server.connect() as client:
+        client.execute("CREATE EXTENSION plpython3u")
+        client.execute(f"CREATE FUNCTION digest_of(s text) RETURNS text LANGUAGE plpython3u AS $${PLPYTHON}$$")
+        client.execute("CREATE TABLE t (id bigint, s text, y text)")
+        with client.cursor().copy("COPY t (id, s) FROM STDIN") as stream:
+            for batch in table.to_batches(max_chunksize=BATCH):
+                for values in zip(*(column.to_pylist() for column in batch.columns)):
+                    stream.write_row(values)
+        client.execute("VACUUM ANALYZE t")
+        return timed(lambda: client.execute("UPDATE t SET y = digest_of(s)"))
+
+
 def scalar(folder, options):
     """sha256 of a text for each row in Python: ours cold and warm beside its peers."""
-    source = make(folder, "functions", ROWS, 16)
+    count = rows_of(options)
+    source = make(folder, "functions", count, 16)
     table = lance.dataset(str(source)).to_table(columns=["id", "s"])
-    figures = {name: [] for name in ["bare", "pylance", "duckdb", "cold", "warm", "cpu"]}
+    peers = ["pylance", "duckdb", "plpython"]
+    figures = {name: [] for name in ["bare", *peers, "cold", "warm", "cpu"]}
     for _ in range(options.repeat):
         began = time.process_time()
         bare(table)
         figures["bare"].append(time.process_time() - began)
         figures["pylance"].append(timed(lambda: pylance(copy(source, folder, "pylance") / "t.lance")))
         figures["duckdb"].append(duck(table))
+        figures["plpython"].append(plpython(folder, table))
         data = copy(source, folder, "function")
         with Gateway(data, config(folder)) as gateway, gateway.connect() as client:
             declare(client, "(s utf8) RETURNS utf8", HASH)
@@ -125,7 +157,7 @@ def scalar(folder, options):
     yield row("sha256 per row, CPU, warm", "bare Python", median["bare"], median["cpu"], "s", median["cpu"] / median["bare"], "≤ 1.05")
     yield row("sha256 per row, wall, cold", None, None, median["cold"], "s", None, "≤ 2.0")
     yield row("sha256 per row, wall, warm", None, None, median["warm"], "s", None, "≤ 1.2")
-    for peer in ["pylance", "duckdb"]:
+    for peer in peers:
         if peer in median:
             ratio = median[peer] / median["warm"]
             yield row("sha256 per row, wall, warm", peer, median[peer], median["warm"], "s", ratio, "≥ 1.0")
@@ -133,7 +165,8 @@ def scalar(folder, options):
 
 def vectorized(folder, options):
     """x * 2 on Arrow arrays: what a call costs."""
-    source = make(folder, "functions", ROWS, 16)
+    count = rows_of(options)
+    source = make(folder, "functions", count, 16)
     rates = []
     for _ in range(options.repeat):
         data = copy(source, folder, "vectorized")
@@ -142,13 +175,14 @@ def vectorized(folder, options):
             for column in ["y", "z"]:
                 client.execute(f"ALTER TABLE t ADD COLUMN {column} AS f(x)")
             refresh(client, "y")
-            rates.append(ROWS / refresh(client, "z")[0] / 1e6)
+            rates.append(count / refresh(client, "z")[0] / 1e6)
     yield row("x * 2 vectorized, warm", None, None, statistics.median(rates), "M rows/s", None, "≥ 5")
 
 
 def failing(folder, options):
     """1 % of the rows raise and are skipped, beside the same Function on clean rows."""
-    source = make(folder, "functions", ROWS, 16)
+    count = rows_of(options)
+    source = make(folder, "functions", count, 16)
     clean, skipping = [], []
     for _ in range(options.repeat):
         data = copy(source, folder, "failing")
@@ -161,26 +195,85 @@ def failing(folder, options):
             client.execute("ALTER TABLE t ADD COLUMN z AS f(id, s)")
             refresh(client, "z", "WHERE id < 100 AND id <> 7")
             seconds, assigned, failed = refresh(client, "z", "WHERE id >= 0 WITH (error_policy = 'skip')")
-            assert (assigned, failed) == (ROWS, ROWS // 100), (assigned, failed)
+            assert (assigned, failed) == (count - count // 100, count // 100), (assigned, failed)
             skipping.append(seconds)
     clean, skipping = statistics.median(clean), statistics.median(skipping)
     yield row("1 % of the rows fail under skip", "clean rows", clean, skipping, "s", skipping / clean, "≤ 1.1")
 
 
+def embed(ids):
+    """What EMBED computes, here."""
+    values = np.sin(np.outer(ids % 997 + 1, np.linspace(0.1, 3.0, 384, dtype=np.float32))).astype(np.float32)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 384)
+
+
+def pylance_embedding(path):
+    @lance.batch_udf(output_schema=pa.schema([("y", pa.list_(pa.float32(), 384))]))
+    def embeds(batch):
+        return pa.record_batch([embed(batch.column("id").to_numpy())], names=["y"])
+
+    lance.dataset(str(path)).add_columns(embeds, read_columns=["id"])
+
+
 def embedding(folder, options):
     """A column of 384 floats over 200,000 rows of which 1 % are poisoned."""
-    rows = 200_000
-    source = make(folder, "embedding", rows, 8)
-    times = []
+    count = min(200_000, options.rows)
+    source = make(folder, "embedding", count, 8)
+    ids = lance.dataset(str(source)).to_table(columns=["id"]).column("id").to_numpy()
+    bare, peer, clean, poisoned = [], [], [], []
     for _ in range(options.repeat):
+        bare.append(timed(lambda: [embed(ids[at : at + BATCH]) for at in range(0, len(ids), BATCH)]))
+        peer.append(timed(lambda: pylance_embedding(copy(source, folder, "pylance") / "t.lance")))
         data = copy(source, folder, "embedding")
         with Gateway(data, config(folder)) as gateway, gateway.connect() as client:
             signature = "(id int64) RETURNS fixed_size_list<float32, 384>"
             declare(client, signature, EMBED, "WITH (mode = 'vectorized')")
             client.execute("ALTER TABLE t ADD COLUMN y AS f(id)")
+            client.execute("ALTER TABLE t ADD COLUMN z AS f(id) FILTER (WHERE id % 100 <> 7)")
             seconds, assigned, failed = refresh(client, "y", "WITH (error_policy = 'skip')")
-            assert (assigned, failed) == (rows, rows // 100), (assigned, failed)
-            empty = client.execute("SELECT count(*) FROM t WHERE y IS NULL").fetchone()[0]
-            assert empty == rows // 100, f"{empty} rows are NULL"
-            times.append(seconds)
-    yield row("384 floats per row, 200,000 rows, 1 % poisoned", None, None, statistics.median(times), "s", None, None)
+            assert (assigned, failed) == (count - count // 100, count // 100), (assigned, failed)
+            poisoned.append(seconds)
+            check_vectors(client, lance.dataset(str(data / "t.lance")), count)
+            clean.append(refresh(client, "z")[0])
+    bare, peer, clean, poisoned = (statistics.median(times) for times in (bare, peer, clean, poisoned))
+    what = f"384 floats per row, {count:,} rows"
+    yield row(f"{what}, bare numpy in memory", "bare numpy", bare, clean, "s", clean / bare, None)
+    yield row(f"{what}, no poisoned row", "pylance", peer, clean, "s", peer / clean, "≥ 1.0")
+    yield row(f"{what}, 1 % poisoned and skipped", "no poisoned row", clean, poisoned, "s", poisoned / clean, None)
+    yield row(f"{what}, 1 % poisoned: rows", None, None, count / poisoned, "rows/s", None, None)
+
+
+def check_vectors(client, dataset, count):
+    """Every poisoned row is NULL and listed, every other has its vector."""
+    empty = client.execute("SELECT count(*) FROM t WHERE y IS NULL AND id % 100 = 7").fetchone()[0]
+    assert empty == count // 100, f"{empty} poisoned rows are NULL"
+    listed = client.execute("SELECT count(*) FROM function_errors('t') WHERE error_type = 'ValueError'").fetchone()[0]
+    assert listed == count // 100, f"{listed} errors are listed"
+    some = dataset.to_table(columns=["id", "y"], filter="id % 1001 = 0 AND id % 100 <> 7")
+    wanted = embed(some.column("id").to_numpy()).flatten().to_numpy()
+    found = some.column("y").combine_chunks().flatten().to_numpy()
+    assert len(found) == len(wanted) and np.allclose(found, wanted, atol=1e-6), "vectors differ"
+
+
+def waiting(folder, options):
+    """5 ms of sleep for each row, in 32 processes: what is left of the concurrency."""
+    for count in (2_000, 20_000):
+        count = min(count, options.rows)
+        processes = 32
+        source = make(folder, "waiting", count, processes)
+        times = []
+        for _ in range(options.repeat):
+            data = copy(source, folder, "waiting")
+            with Gateway(data, config(folder, f"[column_refresh]\nworkers = {processes}\n")) as gateway:
+                with gateway.connect() as client:
+                    declare(client, "(id int64) RETURNS int64", WAIT)
+                    for column in ["y", "z"]:
+                        client.execute(f"ALTER TABLE t ADD COLUMN {column} AS f(id)")
+                    refresh(client, "y")
+                    seconds, assigned, _ = refresh(client, "z")
+                    assert assigned == count, assigned
+                    times.append(seconds)
+        ideal = count * WAIT_SECONDS / processes
+        what = f"5 ms per row, {count:,} rows, {processes} processes, warm"
+        yield row(what, "ideal", ideal, statistics.median(times), "s", ideal / statistics.median(times), "≥ 0.9")

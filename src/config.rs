@@ -144,7 +144,7 @@ impl Config {
         }
         self.pg.check(origins, &mut problems);
         self.http.check(origins, &mut problems);
-        gpu::check(&self.gpu_classes, origins, &mut problems);
+        gpu::check(&self.gpu_default, &self.gpu_classes, origins, &mut problems);
         problems.into_result()
     }
 }

@@ -11,14 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lancegate_catalog::Catalog;
+use lancegate_functions::devices::{DeviceClass, visible};
 use lancegate_functions::sandbox::{Mode, Policy};
-use lancegate_functions::{Environments, Models};
+use lancegate_functions::{Devices, Environments, Models};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, FirstLogin};
-use crate::config::Config;
+use crate::config::{Config, DEFAULT_CLASS, GpuClass};
 use crate::exec::{Engine, EngineParts, QueryConfig, auto_refresh};
 use crate::http::{self, HttpShared};
 use crate::jobs::auto::AutoConfig;
@@ -264,7 +265,23 @@ fn function_host(config: &Config, secrets: Secrets) -> Result<FunctionHost, Star
         processes_max: set.processes_max as u64,
         ..Policy::default()
     };
-    Ok(FunctionHost::new(environments, models, secrets, program, policy, set.init_timeout.get()))
+    let devices = devices(&config.gpu_classes());
+    let host = FunctionHost::new(environments, models, secrets, devices, program, policy, set.init_timeout.get());
+    Ok(host.keeping(config.column_refresh.workers.unwrap_or_default()))
+}
+
+/// Returns the GPUs of this machine by class.
+fn devices(classes: &[GpuClass]) -> Devices {
+    let class = |class: &GpuClass| {
+        let seen = || if class.name == DEFAULT_CLASS { visible() } else { Vec::new() };
+        let of_class = DeviceClass {
+            devices: class.devices().unwrap_or_else(seen),
+            per_worker_max: class.max_gpu_count_per_worker.and_then(|most| usize::try_from(most).ok()),
+            memory_bytes: class.memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()),
+        };
+        (class.name.clone(), of_class)
+    };
+    Devices::new(classes.iter().map(class).collect())
 }
 
 /// Reads the keys, and seals anew what an older one of them has sealed.

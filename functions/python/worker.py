@@ -17,7 +17,9 @@ os.set_inheritable(_FD, False)
 os.register_at_fork(after_in_child=lambda: os.close(_FD))
 
 import base64
+import importlib.machinery
 import inspect
+import itertools
 import json
 import linecache
 import socket
@@ -72,10 +74,16 @@ def message_of(error):
     return text if len(text) <= MESSAGE_CHARS_MAX else text[:MESSAGE_CHARS_MAX] + " …"
 
 
+_own_files = {"<function>"}
+
+
 def described(error):
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [f for f in frames if f.filename == "<function>"]
-    where = f"line {ours[-1].lineno} in {ours[-1].name}" if ours else ""
+    ours = [f for f in frames if f.filename in _own_files]
+    where = ""
+    if ours:
+        last = ours[-1]
+        where = f"line {last.lineno} in {last.name}" + ("" if last.filename == "<function>" else f" of {last.filename}")
     return {"type": type(error).__name__[:200], "message": message_of(error), "where": where[:300]}
 
 
@@ -88,16 +96,16 @@ class Running:
 
     def __init__(self):
         self.call = None
-        self.row = 0
+        self.values = ()
         self.active = threading.Event()
 
     def watch(self, interval):
         while True:
             self.active.wait()
             time.sleep(interval)
-            call, row = self.call, self.row
+            call, values = self.call, self.values
             if call is not None:
-                send(PROGRESS, {"id": call, "row": row})
+                send(PROGRESS, {"id": call, "row": len(values)})
 
 
 _running = Running()
@@ -122,17 +130,58 @@ def link(models):
         os.symlink(model["path"], os.path.join(cache, model["name"]))
 
 
+def remember(file, source):
+    """Lets tracebacks show lines of a source that is in no file."""
+    _own_files.add(file)
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+
+
+class Bundle:
+    """Imports the modules that came with the Function, by their paths."""
+
+    def __init__(self, files):
+        self.files = files
+
+    def find_spec(self, name, path=None, target=None):
+        place = name.replace(".", "/")
+        for file, package in ((f"{place}/__init__.py", True), (f"{place}.py", False)):
+            if file in self.files:
+                return importlib.machinery.ModuleSpec(name, self, origin=file, is_package=package)
+        return None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        file = module.__file__ = module.__spec__.origin
+        source = self.files[file]
+        remember(file, source)
+        exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
+
+
+def constants(target, encoded):
+    """What a class is called with. A NULL takes the default of its parameter, if it has one."""
+    if not encoded:
+        return {}
+    row = pa.ipc.open_stream(base64.b64decode(encoded)).read_all().to_pylist()[0]
+    parameters = inspect.signature(target).parameters.values()
+    defaults = {p.name for p in parameters if p.default is not p.empty}
+    return {name: value for name, value in row.items() if value is not None or name not in defaults}
+
+
 def load(spec):
     if spec.get("models"):
         link(spec["models"])
+    if spec.get("files"):
+        sys.meta_path.insert(0, Bundle(spec["files"]))
     progress = types.ModuleType("lance_progress")
     progress.heartbeat = heartbeat
     sys.modules["lance_progress"] = progress
     module = types.ModuleType("lancegate_function")
     sys.modules[module.__name__] = module
     source = spec["source"]
-    linecache.cache["<function>"] = (len(source), None, source.splitlines(True), "<function>")
-    exec(compile(source, "<function>", "exec"), module.__dict__)
+    remember("<function>", source)
+    exec(compile(source, "<function>", "exec", dont_inherit=True), module.__dict__)
     name = spec["entrypoint"]
     target = getattr(module, name, None)
     if target is None:
@@ -141,7 +190,7 @@ def load(spec):
             raise Contract(f'the source defines no callable "{name}"')
         target = own[0]
     if inspect.isclass(target):
-        target = target(**spec.get("initialization", {}))
+        target = target(**constants(target, spec.get("initialization")))
         if callable(getattr(target, "setup", None)):
             target.setup()
     if not callable(target):
@@ -157,7 +206,9 @@ class Function:
         self.schema = output
         self.type = output.field(0).type
         self.names = [f.name for f in self.type] if pa.types.is_struct(self.type) else None
-        self.vectorized = spec["mode"] == "vectorized"
+        self.nested = pa.types.is_nested(self.type)
+        self.vectorized = spec["mode"] in ("vectorized", "record_batch")
+        self.whole = spec["mode"] == "record_batch"
         self.call = load(spec)
 
     def run(self, call, batch):
@@ -166,19 +217,21 @@ class Function:
     def rows(self, call, batch):
         count, function = batch.num_rows, self.call
         columns = [column.to_pylist() for column in batch.columns]
-        rows = zip(*columns) if columns else (() for _ in range(count))
+        rows = zip(*columns) if columns else iter([()] * count)
         values, errors = [], []
         running = _running
-        running.row, running.call = 0, call
+        running.values, running.call = values, call
         running.active.set()
         try:
-            for index, row in enumerate(rows):
-                running.row = index
+            # No line of Python between two calls. What raises has taken its row; the values before it are in the list.
+            while len(values) < count:
                 try:
-                    values.append(function(*row))
+                    values.extend(itertools.starmap(function, rows))
+                    if len(values) < count:
+                        raise RuntimeError("the Function raised StopIteration")
                 except BaseException as error:
+                    errors.append({"row": len(values), **described(error)})
                     values.append(None)
-                    errors.append({"row": index, **described(error)})
         finally:
             running.call = None
             running.active.clear()
@@ -188,7 +241,9 @@ class Function:
             array = pa.array(values, type=self.type)
             if isinstance(array, pa.ChunkedArray):
                 array = array.combine_chunks()
-            array.validate(full=True)
+            if self.nested:
+                # NULL where an item must not be; the rest is what Arrow has made itself, and is checked on the other side.
+                array.validate(full=True)
         except Exception:
             array = self.convert_each(values, errors)
         return array, sorted(errors, key=lambda e: e["row"])
@@ -212,7 +267,7 @@ class Function:
         return pa.concat_arrays(good) if good else pa.nulls(0, self.type)
 
     def batch(self, batch):
-        result = self.call(*batch.columns)
+        result = self.call(batch) if self.whole else self.call(*batch.columns)
         array = self.as_array(result)
         if len(array) != batch.num_rows:
             raise Contract(f"the Function returned {len(array)} rows for {batch.num_rows}")

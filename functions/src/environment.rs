@@ -5,6 +5,9 @@
 //! environment. `uv` builds it when it is on the PATH, `venv` and `pip` otherwise. pyarrow is always there: the one that
 //! the packages bring, or the gateway's own. Only wheels are installed, and the tools see nothing of the gateway's
 //! environment but what they need.
+//!
+//! Packages of conda are installed by `micromamba` or `conda`, whichever is on the PATH. What they install knows its place,
+//! so it is built there, and a file says that it is complete.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +23,10 @@ use crate::definition::Definition;
 
 const BUILD_TIMEOUT: Duration = Duration::from_secs(1_800);
 const OUTPUT_CHARS: usize = 16_000;
+/// The file that says that an environment of conda is complete.
+const COMPLETE: &str = ".lancegate-complete";
+/// Where conda looks unless a Function says where.
+const DEFAULT_CHANNEL: &str = "conda-forge";
 
 /// A Python that workers run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,11 +119,22 @@ impl Environments {
         };
         let _one = lock.lock().await;
         let executable = place.join("bin/python");
-        if executable.exists() {
+        if executable.exists() && (definition.conda.is_empty() || place.join(COMPLETE).exists()) {
             return self.inspect(&executable).await;
         }
-        let build_output = self.build(definition, &place).await?;
+        let build_output = match definition.conda.is_empty() {
+            true => self.build(definition, &place).await?,
+            false => self.build_with_conda(definition, &place).await?,
+        };
         Ok(Python { build_output, ..self.inspect(&executable).await? })
+    }
+
+    /// Returns the Python that environments are made from.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::Python`].
+    pub async fn base(&self) -> Result<Python, EnvironmentError> {
+        self.inspect(&self.base).await
     }
 
     async fn inspect(&self, executable: &Path) -> Result<Python, EnvironmentError> {
@@ -181,6 +199,57 @@ impl Environments {
         std::fs::rename(&target, place).map_err(failed)?;
         Ok(output)
     }
+
+    async fn build_with_conda(&self, definition: &Definition, place: &Path) -> Result<String, EnvironmentError> {
+        let failed = |error: std::io::Error| EnvironmentError::Build { message: error.to_string() };
+        let Some(tool) = conda().await else {
+            let message = "option \"conda\" needs micromamba or conda on the PATH of the gateway, and neither is there";
+            return Err(EnvironmentError::Build { message: message.to_owned() });
+        };
+        std::fs::create_dir_all(&self.root).map_err(failed)?;
+        // What a build that was killed has left.
+        match std::fs::remove_dir_all(place) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let mut create = Command::new(tool);
+        create.args(["create", "--yes", "--quiet", "--override-channels", "--prefix"]).arg(place);
+        let default = [DEFAULT_CHANNEL.to_owned()];
+        let channels = if definition.conda_channels.is_empty() { &default[..] } else { &definition.conda_channels };
+        for channel in channels {
+            create.args(["--channel", channel]);
+        }
+        let python = match &definition.python_version {
+            Some(version) => format!("python={version}"),
+            None => format!("python={}", packages(&self.base).await?.version),
+        };
+        create.arg(python).args(&definition.conda);
+        if !definition.conda.iter().any(|package| package.starts_with("pyarrow")) {
+            create.arg("pyarrow");
+        }
+        let output = run(create).await;
+        let complete = match &output {
+            Ok(_) => std::fs::write(place.join(COMPLETE), "").map_err(failed),
+            Err(error) => Err(error.clone()),
+        };
+        if complete.is_err() {
+            let _ = std::fs::remove_dir_all(place);
+        }
+        complete?;
+        output
+    }
+}
+
+/// Returns the tool that installs packages of conda.
+async fn conda() -> Option<&'static str> {
+    for tool in ["micromamba", "conda"] {
+        let mut version = Command::new(tool);
+        version.arg("--version");
+        if run(version).await.is_ok() {
+            return Some(tool);
+        }
+    }
+    None
 }
 
 /// Wheels only: building a package would run its code as the gateway.
@@ -220,6 +289,8 @@ fn is_for_tools(name: &str) -> bool {
         || name.ends_with("_PROXY")
         || name.starts_with("PIP_")
         || name.starts_with("UV_")
+        || name.starts_with("MAMBA_")
+        || name.starts_with("CONDA_")
 }
 
 async fn packages(executable: &Path) -> Result<Packages, EnvironmentError> {
@@ -250,6 +321,12 @@ async fn inspect(executable: &Path) -> Result<Python, EnvironmentError> {
 fn digest(definition: &Definition, base: &Path) -> String {
     let mut packages = definition.pip.clone();
     packages.sort();
-    let text = serde_json::json!([packages, definition.python_version, base]).to_string();
+    let mut text = serde_json::json!([packages, definition.python_version, base]);
+    if !definition.conda.is_empty() {
+        let mut conda = definition.conda.clone();
+        conda.sort();
+        text = serde_json::json!([text, conda, definition.conda_channels]);
+    }
+    let text = text.to_string();
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -20,6 +20,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, new_
 use arrow::compute::{concat, filter_record_batch, take};
 use tokio::sync::RwLock;
 
+use self::pending::{Pending, halve, isolate};
 use crate::definition::{CallMode, Definition};
 use crate::fleet::Fleet;
 use crate::limits::{Exceeded, JobLimits, PartLimits};
@@ -27,6 +28,8 @@ use crate::pool::Pool;
 use crate::protocol::Raised;
 use crate::sizing::CallSizer;
 use crate::worker::{Launch, Worker, WorkerError};
+
+mod pending;
 
 /// How one refresh runs a Function.
 #[derive(Debug, Clone)]
@@ -124,18 +127,6 @@ pub struct Executor {
     started: u64,
 }
 
-/// Rows that are still to be called.
-#[derive(Debug, Clone)]
-struct Pending {
-    rows: Range<usize>,
-    /// Called with this size and no larger one.
-    whole: bool,
-    /// Out of memory once: no other call of the job runs beside it.
-    alone: bool,
-    /// Its worker ended once.
-    lost: bool,
-}
-
 impl Executor {
     /// Makes an executor. `key` names what a worker is an instance of: equal keys mean that a worker of one may serve
     /// the other, so definition, environment, secrets and sandbox are in it. `gate` is shared by the executors of a job.
@@ -179,12 +170,23 @@ impl Executor {
     /// # Errors
     /// See [`ExecutorError`].
     pub async fn evaluate(&mut self, batch: &RecordBatch) -> Result<Evaluated, ExecutorError> {
+        self.evaluate_groups(batch, &[batch.num_rows()]).await
+    }
+
+    /// As [`Self::evaluate`], for rows in groups that follow each other, of these sizes: no call has rows of two.
+    ///
+    /// # Errors
+    /// See [`ExecutorError`].
+    pub async fn evaluate_groups(&mut self, batch: &RecordBatch, groups: &[usize]) -> Result<Evaluated, ExecutorError> {
         let batch = self.conform(batch)?;
-        let Some(called) = self.rows_to_call(&batch) else { return self.run(&batch).await };
+        let Some(called) = self.rows_to_call(&batch) else { return self.run(&batch, groups).await };
+        let mut left = called.iter();
+        let groups: Vec<usize> =
+            groups.iter().map(|rows| left.by_ref().take(*rows).filter(|called| **called).count()).collect();
         let mask = BooleanArray::from(called.clone());
         let selected = filter_record_batch(&batch, &mask).map_err(contract)?;
         let positions: Vec<usize> = (0..called.len()).filter(|row| called[*row]).collect();
-        let mut evaluated = self.run(&selected).await.map_err(|error| moved(error, &positions))?;
+        let mut evaluated = self.run(&selected, &groups).await.map_err(|error| moved(error, &positions))?;
         let mut next = 0;
         let picks: UInt32Array = called
             .iter()
@@ -221,11 +223,16 @@ impl Executor {
         (!strict.is_empty()).then(|| (0..batch.num_rows()).map(called).collect())
     }
 
-    async fn run(&mut self, batch: &RecordBatch) -> Result<Evaluated, ExecutorError> {
+    async fn run(&mut self, batch: &RecordBatch, groups: &[usize]) -> Result<Evaluated, ExecutorError> {
         let mut pieces: Vec<(usize, ArrayRef)> = Vec::new();
         let mut errors: Vec<RowError> = Vec::new();
-        let all = Pending { rows: 0..batch.num_rows(), whole: false, alone: false, lost: false };
-        let mut pending = VecDeque::from([all]);
+        let mut end = 0;
+        let group = |rows: &usize| {
+            let start = end;
+            end += rows;
+            Pending::new(start..end)
+        };
+        let mut pending: VecDeque<Pending> = groups.iter().map(group).collect();
         while let Some(mut next) = pending.pop_front() {
             if next.rows.is_empty() {
                 continue;
@@ -240,6 +247,7 @@ impl Executor {
                     });
                     self.take_errors(&next.rows, failed.collect(), &mut errors)?;
                     pieces.push((next.rows.start, values));
+                    self.settle(&next, &mut pending);
                 }
                 Err(error) => {
                     if let Some(poison) = self.recover(error, next, &mut pending)? {
@@ -272,8 +280,23 @@ impl Executor {
         }
         if rows < next.rows.len() {
             let middle = next.rows.start + rows;
+            // Of both together it would be true, of one alone it is not.
+            next.doubted = false;
             pending.push_front(Pending { rows: middle..next.rows.end, ..next.clone() });
             next.rows.end = middle;
+        }
+    }
+
+    /// Rows of a vectorized call have passed. What is known to raise by that is taken apart without a call.
+    fn settle(&mut self, passed: &Pending, pending: &mut VecDeque<Pending>) {
+        if self.definition.mode == CallMode::Scalar {
+            return;
+        }
+        self.sizer.settled(passed.rows.len(), 0);
+        if passed.doubted
+            && let Some(raises) = pending.pop_front_if(|next| next.rows.len() > 1)
+        {
+            halve(raises, pending, true);
         }
     }
 
@@ -308,10 +331,7 @@ impl Executor {
                 self.sizer.observe(next.rows.len(), started.elapsed());
                 self.worker = Some(worker);
             }
-            Err(WorkerError::Raised(_)) => {
-                self.sizer.failed(next.rows.len());
-                self.worker = Some(worker);
-            }
+            Err(WorkerError::Raised(_)) => self.worker = Some(worker),
             Err(_) => {}
         }
         answer
@@ -336,6 +356,9 @@ impl Executor {
     }
 
     fn take_poison(&mut self, poison: RowError, errors: &mut Vec<RowError>) -> Result<(), ExecutorError> {
+        if self.definition.mode != CallMode::Scalar {
+            self.sizer.settled(1, 1);
+        }
         let counted = if poison.quarantined { self.part.quarantine() } else { self.part.add([true]) };
         errors.push(poison);
         counted.map_err(ExecutorError::Limit)
@@ -360,7 +383,7 @@ impl Executor {
         match error {
             WorkerError::Raised(raised) if single => give_up(raised, false),
             WorkerError::Raised(_) if self.options.skip => {
-                halve(failed, pending);
+                halve(failed, pending, true);
                 Ok(None)
             }
             WorkerError::Raised(raised) => Err(ExecutorError::Row { rows, raised }),
@@ -378,7 +401,7 @@ impl Executor {
                         Ok(None)
                     }
                     None => {
-                        halve(failed, pending);
+                        halve(failed, pending, false);
                         Ok(None)
                     }
                 }
@@ -396,7 +419,7 @@ impl Executor {
                 give_up(raised("OutOfMemoryError", message), true)
             }
             WorkerError::OutOfMemory => {
-                halve(failed, pending);
+                halve(failed, pending, false);
                 Ok(None)
             }
             WorkerError::Died { .. } if self.definition.replay_safe() && !failed.lost => {
@@ -432,21 +455,6 @@ impl Drop for Executor {
 
 fn raised(error_type: &str, message: String) -> Raised {
     Raised { error_type: error_type.to_owned(), message, place: String::new() }
-}
-
-fn halve(failed: Pending, pending: &mut VecDeque<Pending>) {
-    let Range { start, end } = failed.rows;
-    let middle = start + (end - start) / 2;
-    pending.push_front(Pending { rows: middle..end, whole: true, ..failed.clone() });
-    pending.push_front(Pending { rows: start..middle, whole: true, ..failed });
-}
-
-fn isolate(failed: Pending, row: usize, pending: &mut VecDeque<Pending>) {
-    let Range { start, end } = failed.rows;
-    let at = start + row;
-    for rows in [at + 1..end, at..at + 1, start..at] {
-        pending.push_front(Pending { rows, ..failed.clone() });
-    }
 }
 
 fn contract(error: arrow::error::ArrowError) -> ExecutorError {

@@ -38,6 +38,15 @@ impl Pool {
         }
     }
 
+    /// Ends idle workers that hold one of these GPUs, but for those of `key`: the devices are somebody else's now.
+    pub fn free(&self, devices: &[String], key: &str) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, workers) in idle.iter_mut().filter(|(other, _)| *other != key) {
+            workers.retain(|(worker, _)| !worker.devices().iter().any(|device| devices.contains(device)));
+        }
+        idle.retain(|_, workers| !workers.is_empty());
+    }
+
     /// Ends workers that nobody used for a while.
     pub fn sweep(&self) {
         self.expire(&mut self.idle.lock().unwrap_or_else(PoisonError::into_inner));

@@ -190,7 +190,10 @@ async fn read_bytes<R: AsyncRead + Unpin>(reader: &mut R, count: u64) -> Result<
 }
 
 /// Encodes a batch as an IPC stream.
-pub(crate) fn encode(batch: &RecordBatch) -> Result<Vec<u8>, arrow::error::ArrowError> {
+///
+/// # Errors
+/// For a type that Arrow's format has not.
+pub fn encode(batch: &RecordBatch) -> Result<Vec<u8>, arrow::error::ArrowError> {
     let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
     writer.write(batch)?;
     writer.into_inner()

@@ -53,6 +53,9 @@ pub struct Policy {
     pub processes_max: u64,
     /// Files and folders that it may read, beside the system's libraries.
     pub readable: Vec<PathBuf>,
+    /// Device files that it may use: those of its GPUs.
+    #[serde(default)]
+    pub devices: Vec<PathBuf>,
     /// Folders of cgroups to join.
     #[serde(default)]
     pub cgroups: Vec<PathBuf>,
@@ -68,6 +71,7 @@ impl Default for Policy {
             tmp_bytes: 256 << 20,
             processes_max: 128,
             readable: Vec::new(),
+            devices: Vec::new(),
             cgroups: Vec::new(),
         }
     }

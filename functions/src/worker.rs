@@ -2,7 +2,6 @@
 //!
 //! Dropping a [`Worker`] kills its process group; with the sandbox, everything that the Function started goes with it.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -23,16 +22,16 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::cgroup::Cgroup;
 use crate::definition::{CallMode, Definition};
+use crate::devices::{Lease, VISIBLE};
 use crate::fleet::{Fleet, Member, Stage};
 use crate::models::Snapshot;
+use crate::output::Output;
 use crate::protocol::{self, Bounds, Frame, FrameError, Kind, Raised, RaisedRow};
 use crate::redact::Redactor;
 use crate::sandbox::{Mode, Policy, SUPERVISE};
 
 /// The largest result of a call.
 const RESULT_BYTES_MAX: u64 = 1 << 30;
-/// What is kept of the output at its start and at its end.
-const OUTPUT_BYTES: usize = 32 << 10;
 /// Time from the start of the process until Python is there.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a worker tells which row it is in.
@@ -51,12 +50,30 @@ pub struct Launch {
     pub python: PathBuf,
     /// All environment variables of the worker, secrets among them.
     pub environment: Vec<(String, String)>,
+    /// What `__init__` is called with: standard base64 of an Arrow IPC stream of one row, of
+    /// [`Definition::initialization_schema`]. `None` for a Function that takes none.
+    pub initialization: Option<String>,
     /// Models that it finds in its `HF_HOME`; their folders are among what the policy lets it read.
     pub models: Vec<Snapshot>,
+    /// GPUs that it is given; see [`Launch::with_devices`].
+    pub devices: Vec<String>,
     /// See [`Policy`].
     pub policy: Policy,
     /// Knows the secrets.
     pub redactor: Redactor,
+}
+
+impl Launch {
+    /// The same with GPUs: the process sees these and no others, whatever its own variables say.
+    pub fn with_devices(&self, lease: &Lease) -> Self {
+        let mut launch = self.clone();
+        launch.environment.retain(|(name, _)| name != VISIBLE);
+        launch.environment.push((VISIBLE.to_owned(), lease.devices().join(",")));
+        launch.devices = lease.devices().to_vec();
+        launch.policy.devices = lease.files();
+        launch.policy.readable.extend(lease.readable());
+        launch
+    }
 }
 
 impl fmt::Debug for Launch {
@@ -120,6 +137,7 @@ pub struct Worker {
     cgroup: Option<Cgroup>,
     redactor: Redactor,
     mode: CallMode,
+    devices: Vec<String>,
     schema: SchemaRef,
     next_id: u64,
     /// What the job that holds it sees of it.
@@ -158,17 +176,12 @@ impl Worker {
         definition: &Definition,
         init_timeout: Duration,
     ) -> Result<Self, WorkerError> {
-        let mut worker = spawn(launch, definition).map_err(|error| WorkerError::Initialization {
-            message: format!("could not start a worker: {error}"),
-            output: String::new(),
-        })?;
-        let hello = timeout(START_TIMEOUT, worker.read(0)).await;
-        if !matches!(&hello, Ok(Ok(frame)) if frame.kind == Kind::Hello) {
-            return Err(worker.not_initialized("Python did not start", None).await);
-        }
+        let mut worker = Self::open(launch, definition, include_str!("../python/worker.py")).await?;
         let spec = json!({
             "source": definition.source,
             "entrypoint": definition.entrypoint,
+            "files": definition.files,
+            "initialization": launch.initialization,
             "mode": definition.mode,
             "output_schema": STANDARD.encode(protocol::encode_schema(&worker.schema).expect("a schema of known types")),
             "progress_secs": PROGRESS_SECS,
@@ -207,6 +220,27 @@ impl Worker {
     pub(crate) fn left(mut self) -> Self {
         self.member = None;
         self
+    }
+
+    /// Returns the GPUs that it holds.
+    pub(crate) fn devices(&self) -> &[String] {
+        &self.devices
+    }
+
+    /// Starts a process that runs `script`, and waits until Python is there.
+    ///
+    /// # Errors
+    /// [`WorkerError::Initialization`].
+    pub(crate) async fn open(launch: &Launch, definition: &Definition, script: &str) -> Result<Self, WorkerError> {
+        let mut worker = spawn(launch, definition, script).map_err(|error| WorkerError::Initialization {
+            message: format!("could not start a worker: {error}"),
+            output: String::new(),
+        })?;
+        let hello = timeout(START_TIMEOUT, worker.read(0)).await;
+        if !matches!(&hello, Ok(Ok(frame)) if frame.kind == Kind::Hello) {
+            return Err(worker.not_initialized("Python did not start", None).await);
+        }
+        Ok(worker)
     }
 
     /// Calls the Function over a batch: one value per row, and the rows that raised, which are NULL.
@@ -302,11 +336,11 @@ impl Worker {
         }
     }
 
-    async fn send(&mut self, kind: Kind, header: &serde_json::Value, body: &[u8]) -> std::io::Result<()> {
+    pub(crate) async fn send(&mut self, kind: Kind, header: &serde_json::Value, body: &[u8]) -> std::io::Result<()> {
         protocol::write(self.stream.get_mut(), kind, header.to_string().as_bytes(), body).await
     }
 
-    async fn read(&mut self, rows: usize) -> Result<Frame, FrameError> {
+    pub(crate) async fn read(&mut self, rows: usize) -> Result<Frame, FrameError> {
         protocol::read(&mut self.stream, Bounds { rows, body_bytes: RESULT_BYTES_MAX }).await
     }
 
@@ -321,7 +355,7 @@ impl Worker {
         WorkerError::Died { status, output: self.printed().await }
     }
 
-    async fn not_initialized(mut self, message: &str, raised: Option<Raised>) -> WorkerError {
+    pub(crate) async fn not_initialized(mut self, message: &str, raised: Option<Raised>) -> WorkerError {
         // Ended first, so that all it printed is there.
         let _ = self.child.start_kill();
         let _ = timeout(Duration::from_secs(5), self.child.wait()).await;
@@ -359,7 +393,7 @@ impl Drop for Worker {
     }
 }
 
-fn spawn(launch: &Launch, definition: &Definition) -> std::io::Result<Worker> {
+fn spawn(launch: &Launch, definition: &Definition, script: &str) -> std::io::Result<Worker> {
     let (stream, theirs) = std::os::unix::net::UnixStream::pair()?;
     let (alive, supervised) = std::os::unix::net::UnixStream::pair()?;
     stream.set_nonblocking(true)?;
@@ -375,7 +409,7 @@ fn spawn(launch: &Launch, definition: &Definition) -> std::io::Result<Worker> {
         .args(&launch.prefix)
         .args([SUPERVISE, &policy, &launch.prefix.join(" ")])
         .arg(&launch.python)
-        .args(["-I", "-u", "-c", include_str!("../python/worker.py")])
+        .args(["-I", "-u", "-c", script])
         .env_clear()
         .envs(launch.environment.iter().map(|(name, value)| (name, value)))
         .current_dir("/")
@@ -404,40 +438,9 @@ fn spawn(launch: &Launch, definition: &Definition) -> std::io::Result<Worker> {
         cgroup,
         redactor: launch.redactor.clone(),
         mode: definition.mode,
+        devices: launch.devices.clone(),
         schema: definition.output_schema(),
         next_id: 0,
         member: None,
     })
-}
-
-/// The start and the end of what a worker prints.
-#[derive(Debug, Default)]
-struct Output {
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
-    left_out: u64,
-    ended: bool,
-}
-
-impl Output {
-    fn push(&mut self, bytes: &[u8]) {
-        let (head, rest) = bytes.split_at(bytes.len().min(OUTPUT_BYTES - self.head.len()));
-        self.head.extend_from_slice(head);
-        let rest = if rest.len() > OUTPUT_BYTES {
-            self.left_out += (rest.len() - OUTPUT_BYTES) as u64;
-            &rest[rest.len() - OUTPUT_BYTES..]
-        } else {
-            rest
-        };
-        self.tail.extend(rest);
-        let over = self.tail.len().saturating_sub(OUTPUT_BYTES);
-        self.tail.drain(..over);
-        self.left_out += over as u64;
-    }
-
-    fn text(&self) -> String {
-        let tail: Vec<u8> = self.tail.iter().copied().collect();
-        let gap = if self.left_out > 0 { format!("\n… {} bytes …\n", self.left_out) } else { String::new() };
-        format!("{}{gap}{}", String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&tail))
-    }
 }

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use lancegate_functions::definition::{ArrowType, CallMode, Parameter};
+use lancegate_functions::definition::{ArrowType, Parameter};
 use lancegate_functions::limits::{FailureLimits, JobLimits};
 use lancegate_functions::models::set_environment;
 use lancegate_functions::redact::Redactor;
@@ -189,22 +189,11 @@ fn an_endpoint_is_an_address_of_http() {
 
 /// Runs `source` with a model in a confined worker.
 async fn run(snapshots: Vec<lancegate_functions::models::Snapshot>, source: &str) -> Result<String, ExecutorError> {
+    let parameter = Parameter { name: "x".into(), arrow_type: ArrowType(DataType::Int64), nullable: true };
     let definition = Arc::new(Definition {
-        parameters: vec![Parameter { name: "x".into(), arrow_type: ArrowType(DataType::Int64), nullable: true }],
-        output: ArrowType(DataType::Utf8),
-        mode: CallMode::Scalar,
-        source: source.into(),
-        entrypoint: "f".into(),
-        result_stability: None,
-        side_effects: None,
-        pip: vec![],
-        python_version: None,
         env: BTreeMap::from([("HF_HUB_OFFLINE".into(), "0".into())]),
-        secrets: BTreeMap::new(),
         models: vec![model("tiny")],
-        network: false,
-        gpu: false,
-        gpu_class: None,
+        ..Definition::new(vec![parameter], ArrowType(DataType::Utf8), source.into(), "f".into())
     });
     let base = std::env::var("LANCEGATE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let python = Environments::new(std::env::temp_dir(), PathBuf::from(base)).prepare(&definition).await.unwrap();
@@ -218,7 +207,9 @@ async fn run(snapshots: Vec<lancegate_functions::models::Snapshot>, source: &str
         prefix: vec![],
         python: python.executable,
         environment,
+        initialization: None,
         models: snapshots,
+        devices: vec![],
         policy: Policy { mode: Mode::Require, readable, ..Policy::default() },
         redactor: Redactor::default(),
     };

@@ -7,35 +7,25 @@ use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use lancegate_functions::definition::{ArrowType, CallMode, Parameter, ResultStability, SideEffects};
 use lancegate_functions::limits::{FailureLimits, JobLimits};
 use lancegate_functions::redact::Redactor;
 use lancegate_functions::sandbox::{Mode, Policy};
 use lancegate_functions::types::parse_type;
-use lancegate_functions::{Definition, Environments, Evaluated, Executor, ExecutorError, Launch, Options, Pool};
+use lancegate_functions::{
+    CheckError, Definition, Environments, Evaluated, Executor, ExecutorError, Launch, Options, Pool, check, encode,
+};
 
 fn function(signature: &str, source: &str) -> Definition {
     let (parameter, output) = signature.split_once(" -> ").unwrap();
+    let parameter =
+        Parameter { name: "x".into(), arrow_type: ArrowType(parse_type(parameter).unwrap()), nullable: true };
     Definition {
-        parameters: vec![Parameter {
-            name: "x".into(),
-            arrow_type: ArrowType(parse_type(parameter).unwrap()),
-            nullable: true,
-        }],
-        output: ArrowType(parse_type(output).unwrap()),
-        mode: CallMode::Scalar,
-        source: source.into(),
-        entrypoint: "f".into(),
         result_stability: Some(ResultStability::InputAndContext),
         side_effects: Some(SideEffects::None),
-        pip: vec![],
-        python_version: None,
-        env: Default::default(),
-        secrets: Default::default(),
-        models: vec![],
-        network: false,
-        gpu: false,
-        gpu_class: None,
+        ..Definition::new(vec![parameter], ArrowType(parse_type(output).unwrap()), source.into(), "f".into())
     }
 }
 
@@ -49,6 +39,7 @@ struct Bench {
     limits: JobLimits,
     environment: Vec<(String, String)>,
     secrets: Vec<String>,
+    initialization: Option<String>,
     pool: Pool,
 }
 
@@ -60,22 +51,29 @@ impl Bench {
             limits: JobLimits::new(FailureLimits { fraction: None, rows: Some(1_000_000) }),
             environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
             secrets: vec![],
+            initialization: None,
             pool: Pool::new(4, Duration::from_secs(60)),
         }
     }
 
-    async fn executor(&self, definition: &Definition) -> Executor {
+    async fn launch(&self, definition: &Definition) -> Launch {
         let base = std::env::var("LANCEGATE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
         let python = Environments::new(std::env::temp_dir(), PathBuf::from(base)).prepare(definition).await.unwrap();
-        let launch = Launch {
+        Launch {
             program: PathBuf::from(env!("CARGO_BIN_EXE_lancegate-worker")),
             prefix: vec![],
             python: python.executable,
             environment: self.environment.clone(),
+            initialization: self.initialization.clone(),
             models: vec![],
+            devices: vec![],
             policy: Policy { readable: python.readable, ..self.policy.clone() },
             redactor: Redactor::new(self.secrets.iter().map(String::as_str)),
-        };
+        }
+    }
+
+    async fn executor(&self, definition: &Definition) -> Executor {
+        let launch = self.launch(definition).await;
         let definition = Arc::new(definition.clone());
         Executor::new(
             self.pool.clone(),
@@ -181,6 +179,51 @@ async fn err_05_a_vectorized_call_that_raises_is_bisected_down_to_the_rows() {
     let evaluated = Bench::new(true).run(&vectorized("int64 -> int64", source), &numbers(0..2_000)).await.unwrap();
     assert_eq!(int64s(&evaluated), doubled_but(2_000, &[5, 6, 900]));
     assert_eq!(failed(&evaluated), [(5, "ValueError"), (6, "ValueError"), (900, "ValueError")]);
+}
+
+#[tokio::test]
+async fn err_05_rows_that_fail_here_and_there_cost_little_more_than_one_evaluation_of_all() {
+    let source = "import pyarrow.compute as pc\nclass f:\n def __init__(self): self.rows = 0\n def __call__(self, x):\n  self.rows += len(x)\n  if any(value % 100 == 7 for value in x.to_pylist()): raise ValueError('poison')\n  return [self.rows] * len(x)";
+    let rows = 20_000;
+    let evaluated = Bench::new(true).run(&vectorized("int64 -> int64", source), &numbers(0..rows)).await.unwrap();
+    assert_eq!(evaluated.errors.len(), 200);
+    assert!(evaluated.errors.iter().all(|error| error.row % 100 == 7));
+    // The last row tells how many had been evaluated by then.
+    let total = int64s(&evaluated).last().copied().flatten().unwrap();
+    assert!(total <= rows * 5 / 2, "{total} rows evaluated for {rows}");
+}
+
+#[tokio::test]
+async fn rows_of_two_groups_are_in_no_call_and_an_instance_is_made_with_its_constants() {
+    let source = "class f:\n def __init__(self, by, more=7): self.by, self.more = by, more\n def __call__(self, x): return [len(x) * self.by + self.more] * len(x)";
+    let field = |name: &str| Parameter { name: name.into(), arrow_type: ArrowType(DataType::Int64), nullable: true };
+    let definition =
+        Definition { initialization: vec![field("by"), field("more")], ..vectorized("int64 -> int64", source) };
+    let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![100])), Arc::new(Int64Array::from(vec![None]))];
+    let row = RecordBatch::try_new(definition.initialization_schema(), columns).unwrap();
+    let bench = Bench { initialization: Some(STANDARD.encode(encode(&row).unwrap())), ..Bench::new(false) };
+    let mut executor = bench.executor(&definition).await;
+    let evaluated = executor.evaluate_groups(&numbers(0..9), &[2, 3, 0, 4]).await.unwrap();
+    let expected = [vec![Some(207); 2], vec![Some(307); 3], vec![Some(407); 4]].concat();
+    assert_eq!(int64s(&evaluated), expected);
+}
+
+#[tokio::test]
+async fn a_source_is_looked_at_without_being_run() {
+    let bench = Bench::new(false);
+    let look = async |source: &str| {
+        let definition = function("int64 -> int64", source);
+        let launch = bench.launch(&definition).await;
+        check(&launch, &definition).await
+    };
+    assert_eq!(look("raise SystemExit(3)\ndef f(x): return x").await.unwrap(), Some(CallMode::Scalar));
+    let arrow = "from pyarrow import Array as A\ndef f(x: 'A') -> A: return x";
+    assert_eq!(look(arrow).await.unwrap(), Some(CallMode::Vectorized));
+    assert_eq!(look("from json import loads as f").await.unwrap(), None);
+    let syntax = look("def f(x):\n return (").await.unwrap_err();
+    assert!(matches!(&syntax, CheckError::Syntax(place) if place.line == Some(2)), "{syntax:?}");
+    let wrong = look("def f(): return 1").await.unwrap_err();
+    assert!(matches!(&wrong, CheckError::Definition(place) if place.line == Some(1)), "{wrong:?}");
 }
 
 #[tokio::test]

@@ -26,6 +26,8 @@ pub struct GpuDefault {
     pub memory_bytes: Option<i64>,
     /// Disk of one worker.
     pub ephemeral_storage_bytes: Option<i64>,
+    /// The devices on this machine, as `CUDA_VISIBLE_DEVICES` names them, with commas between.
+    pub devices: Option<String>,
 }
 
 /// One class as `SHOW GPU CLASSES` lists it.
@@ -48,6 +50,16 @@ pub struct GpuClass {
     pub memory_bytes: Option<i64>,
     /// Disk of one worker.
     pub ephemeral_storage_bytes: Option<i64>,
+    /// The devices on this machine, as `CUDA_VISIBLE_DEVICES` names them, with commas between.
+    pub devices: Option<String>,
+}
+
+impl GpuClass {
+    /// Returns the devices that the class names; `None` if it names none.
+    pub fn devices(&self) -> Option<Vec<String>> {
+        let devices = self.devices.as_ref()?.split(',').map(|device| device.trim().to_owned());
+        Some(devices.collect())
+    }
 }
 
 impl GpuDefault {
@@ -61,6 +73,7 @@ impl GpuDefault {
             cpu_millis: self.cpu_millis,
             memory_bytes: self.memory_bytes,
             ephemeral_storage_bytes: self.ephemeral_storage_bytes,
+            devices: self.devices.clone(),
         }
     }
 }
@@ -70,11 +83,20 @@ pub(super) fn all(default: &GpuDefault, named: &[GpuClass]) -> Vec<GpuClass> {
     std::iter::once(default.to_class()).chain(named.iter().cloned()).collect()
 }
 
-/// Refuses a name that stands twice.
-pub(super) fn check(named: &[GpuClass], origins: &Origins, problems: &mut Problems) {
+/// Refuses a name that stands twice, and devices that cannot be named.
+pub(super) fn check(default: &GpuDefault, named: &[GpuClass], origins: &Origins, problems: &mut Problems) {
     for (index, class) in named.iter().enumerate() {
         if named[..index].iter().any(|earlier| earlier.name == class.name) {
             let what = format!("GPU class \"{}\" is defined twice; give each class its own name", class.name);
+            problems.push(origins.problem("gpu_classes", what));
+        }
+    }
+    let is_device = |device: &String| {
+        !device.is_empty() && device.chars().all(|c| c.is_ascii_alphanumeric() || "-:._/".contains(c))
+    };
+    for class in all(default, named) {
+        if let Some(device) = class.devices().iter().flatten().find(|device| !is_device(device)) {
+            let what = format!("\"{device}\" of GPU class \"{}\" is no device such as 0 or GPU-8932f937", class.name);
             problems.push(origins.problem("gpu_classes", what));
         }
     }

@@ -365,6 +365,13 @@ pub(super) const GPU_CLASS_KEYS: &[Key] = &[
     unset("cpu_millis", Kind::Integer { min: 1, max: i64::MAX }, "8000", "CPU of one worker, in thousandths."),
     unset("memory_bytes", Kind::Integer { min: 1, max: i64::MAX }, "68719476736", "Memory of one worker."),
     unset("ephemeral_storage_bytes", Kind::Integer { min: 1, max: i64::MAX }, "107374182400", "Disk of one worker."),
+    unset(
+        "devices",
+        Kind::Text,
+        "0,1",
+        "GPUs of this machine that workers of the class are given, as CUDA_VISIBLE_DEVICES names them. \
+         Unset: none; of [gpu_default] those that the gateway sees.",
+    ),
 ];
 
 /// The section of the legacy default class.

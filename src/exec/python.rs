@@ -76,7 +76,7 @@ fn rows(functions: &[FunctionVersion], schema: &arrow::datatypes::SchemaRef) -> 
             serde_json::json!(function.name.namespace).to_string(),
             function.name.name.clone(),
             function.version.to_string(),
-            signature(&definition),
+            signature(&definition.parameters),
             print_type(&definition.output.0),
             mode.as_str().unwrap_or_default().to_owned(),
             function.owner.clone(),

@@ -5,7 +5,8 @@
 
 use lancegate_auth::{Grant, Object, Privilege, Subject, UserName};
 use lancegate_catalog::{Catalog, CatalogError, FunctionVersion, Job, NewEvent, ObjectChange, TableName};
-use lancegate_functions::Definition;
+use lancegate_functions::definition::CallMode;
+use lancegate_functions::{CheckError, Definition};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ pub struct CreationSpec {
 /// Builds the environment and adds the version; returns its number.
 ///
 /// # Errors
-/// `FunctionBuildError` with what the tool says.
+/// `FunctionBuildError` with what the tool says; `FunctionDefinitionError` for a source that cannot be its code.
 pub(super) async fn create(
     catalog: &Catalog,
     host: &FunctionHost,
@@ -48,7 +49,15 @@ pub(super) async fn create(
         let event = NewEvent { emitted_by: "functions".to_owned(), worker: None, message, details };
         catalog.append_event(job.id, event, chrono::Utc::now()).await.map_err(registry)?;
     }
-    let version = add(catalog, job, name, &spec.definition).await.map_err(registry)?;
+    let definition = match spec.definition.brings_python() {
+        // Without a Python of its own, the statement has looked at the source already.
+        false => spec.definition,
+        true => {
+            let checked = checked(host, &name.name, &spec.definition).await;
+            checked.map_err(|error| WorkError::Failed(failure(&error)))?
+        }
+    };
+    let version = add(catalog, job, name, &definition).await.map_err(registry)?;
     Ok(json!({ "version": version }))
 }
 
@@ -57,6 +66,40 @@ pub fn not_built(name: &str, said: &str) -> SqlError {
     SqlError::new(SqlState::EXTERNAL_ROUTINE_EXCEPTION, format!("function \"{name}\" could not be built"))
         .detail(said.to_owned())
         .named("FunctionBuildError")
+}
+
+/// Looks at the source of a Function with the Python that will run it, in a confined process. Returns the definition with
+/// the way in which it is called.
+///
+/// # Errors
+/// 42601 for a source that does not compile, 42P13 for one without a callable that takes the parameters, 38000 if it
+/// cannot be looked at.
+pub async fn checked(host: &FunctionHost, name: &str, definition: &Definition) -> Result<Definition, SqlError> {
+    let python = host.python(definition).await.map_err(|error| not_built(name, &error.to_string()))?;
+    let style = host.check(definition, python).await.map_err(|error| rejected(name, error))?;
+    let mode = match definition.mode {
+        CallMode::Annotated => style.unwrap_or_default(),
+        declared => declared,
+    };
+    Ok(Definition { mode, ..definition.clone() })
+}
+
+fn rejected(name: &str, error: CheckError) -> SqlError {
+    match error {
+        CheckError::Syntax(place) => {
+            let error =
+                SqlError::new(SqlState::SYNTAX_ERROR, format!("could not compile function \"{name}\": {place}"));
+            let error = error.named("FunctionDefinitionError");
+            if place.text.is_empty() { error } else { error.detail(place.text) }
+        }
+        CheckError::Definition(place) => {
+            let message = format!("invalid definition of function \"{name}\": {place}");
+            SqlError::new(SqlState::INVALID_FUNCTION_DEFINITION, message).named("FunctionDefinitionError").hint(
+                "The source defines a function, or a class with __call__, that takes the parameters in their order.",
+            )
+        }
+        CheckError::Worker(error) => not_built(name, &error.to_string()),
+    }
 }
 
 async fn add(catalog: &Catalog, job: &Job, name: TableName, definition: &Definition) -> Result<u64, CatalogError> {

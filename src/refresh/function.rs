@@ -9,24 +9,28 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StructArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
+use lancegate_functions::devices::Lease;
 use lancegate_functions::limits::JobLimits;
-use lancegate_functions::{Definition, Executor, ExecutorError, Launch, Options, Pool, RowError};
+use lancegate_functions::{Definition, Devices, Executor, ExecutorError, Launch, Options, Pool, RowError};
 use serde::{Deserialize, Serialize};
 
 use self::arguments::Source;
 pub use self::arguments::constant;
 pub use self::budget::Budget;
 pub use self::host::{FunctionHost, WORKER_COMMAND};
+pub use self::selection::groups_by;
+use self::selection::{Chosen, Selection};
 use super::RefreshError;
 use super::expression::Evaluator;
 use super::progress::Progress;
 use super::snapshot::Snapshot;
 use super::{Limits, RefreshSpec};
-use crate::storage::computed::{Argument, ComputedColumn};
+use crate::storage::computed::{Application, Argument, ComputedColumn};
 
 mod arguments;
 mod budget;
 mod host;
+mod selection;
 
 /// Whose a version of a Function is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,6 +58,12 @@ pub struct FunctionSpec {
     pub definition: Definition,
     /// What its parameters take, in order.
     pub arguments: Vec<Argument>,
+    /// Which rows it is called with.
+    #[serde(default)]
+    pub application: Application,
+    /// What an instance is made with: standard base64 of one row, an Arrow IPC stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialization: Option<String>,
     /// Whether failing rows are skipped.
     pub skip: bool,
     /// `max_failed_fraction`.
@@ -161,6 +171,7 @@ impl Computation {
 pub struct FunctionEvaluator {
     inputs: SchemaRef,
     sources: Vec<Source>,
+    selection: Selection,
     output: DataType,
     name: String,
     definition: Arc<Definition>,
@@ -171,6 +182,15 @@ pub struct FunctionEvaluator {
     limits: JobLimits,
     gate: Arc<tokio::sync::RwLock<()>>,
     workers: usize,
+    gpus: Option<Gpus>,
+}
+
+/// The GPUs of each worker.
+#[derive(Debug, Clone)]
+struct Gpus {
+    devices: Devices,
+    class: String,
+    each: usize,
 }
 
 impl FunctionEvaluator {
@@ -180,16 +200,12 @@ impl FunctionEvaluator {
 
     /// Starts a part: the fragment that is published as a whole.
     pub(super) fn part(&self) -> FunctionPart {
-        let executor = Executor::new(
-            self.pool.clone(),
-            self.key.clone(),
-            Arc::clone(&self.launch),
-            Arc::clone(&self.definition),
-            self.options.clone(),
-            &self.limits,
-            Arc::clone(&self.gate),
-        );
-        FunctionPart { function: self.clone(), executor }
+        FunctionPart { function: self.clone(), executor: None, lease: None }
+    }
+
+    fn executor(&self, launch: Arc<Launch>, key: String) -> Executor {
+        let (pool, definition) = (self.pool.clone(), Arc::clone(&self.definition));
+        Executor::new(pool, key, launch, definition, self.options.clone(), &self.limits, Arc::clone(&self.gate))
     }
 }
 
@@ -197,7 +213,10 @@ impl FunctionEvaluator {
 #[derive(Debug)]
 pub(super) struct FunctionPart {
     function: FunctionEvaluator,
-    executor: Executor,
+    /// Made when there are rows for it.
+    executor: Option<Executor>,
+    /// The GPUs of its worker; given back after the worker was.
+    lease: Option<Lease>,
 }
 
 impl FunctionPart {
@@ -211,11 +230,31 @@ impl FunctionPart {
         progress: &Progress,
     ) -> Result<(ArrayRef, Vec<RowError>), RefreshError> {
         let arguments = arguments::batch(&self.function.sources, &self.function.definition, batch)?;
-        self.executor.watch(progress.fleet().clone());
+        let chosen = self.function.selection.choose(batch, &self.function.sources, &arguments)?;
+        let arrow = |error: ArrowError| RefreshError::Evaluate(error.into());
+        let rows = match &chosen {
+            Some(chosen) => chosen.of(&arguments).map_err(arrow)?,
+            None => arguments,
+        };
+        let all = [rows.num_rows()];
+        let groups = chosen.as_ref().map_or(all.as_slice(), Chosen::groups);
+        let executor = tokio::select! {
+            biased;
+            () = progress.stopped() => return Err(RefreshError::Canceled),
+            executor = self.executor() => executor?,
+        };
+        executor.watch(progress.fleet().clone());
         let evaluated = tokio::select! {
             biased;
             () = progress.stopped() => return Err(RefreshError::Canceled),
-            evaluated = self.executor.evaluate(&arguments) => evaluated,
+            evaluated = executor.evaluate_groups(&rows, groups) => evaluated,
+        };
+        let evaluated = match &chosen {
+            Some(chosen) => match evaluated {
+                Ok(evaluated) => Ok(chosen.scatter(evaluated).map_err(arrow)?),
+                Err(error) => Err(chosen.placed(error)),
+            },
+            None => evaluated,
         };
         let evaluated = evaluated.map_err(|error| {
             let row = match &error {
@@ -226,8 +265,26 @@ impl FunctionPart {
             RefreshError::Function { function: self.function.name.clone(), place, error: Box::new(error) }
         })?;
         let values = conform(&evaluated.values, &self.function.output);
-        let values = values.map_err(|error| RefreshError::Evaluate(error.into()))?;
-        Ok((values, evaluated.errors))
+        Ok((values.map_err(arrow)?, evaluated.errors))
+    }
+
+    /// Returns the executor; waits for the GPUs that its worker needs.
+    async fn executor(&mut self) -> Result<&mut Executor, RefreshError> {
+        if self.executor.is_none() {
+            let function = &self.function;
+            let executor = match &function.gpus {
+                None => function.executor(Arc::clone(&function.launch), function.key.clone()),
+                Some(gpus) => {
+                    let lease = gpus.devices.acquire(&gpus.class, gpus.each).await;
+                    let lease = lease.ok_or_else(|| function.failed(host::no_devices(&gpus.class)))?;
+                    let (launch, key) = host::on_devices(&function.launch, &function.key, &lease, &function.pool);
+                    self.lease = Some(lease);
+                    function.executor(Arc::new(launch), key)
+                }
+            };
+            self.executor = Some(executor);
+        }
+        Ok(self.executor.as_mut().expect("made above"))
     }
 
     /// Checks the limits of the part at its end.
@@ -235,7 +292,8 @@ impl FunctionPart {
     /// # Errors
     /// [`RefreshError::Function`]: the part must not be published.
     pub(super) fn finish(&self) -> Result<(), RefreshError> {
-        self.executor.finish_part().map_err(|error| self.function.failed(error))
+        let finished = self.executor.as_ref().map_or(Ok(()), Executor::finish_part);
+        finished.map_err(|error| self.function.failed(error))
     }
 }
 

@@ -21,7 +21,7 @@ use super::profile::PhaseClock;
 use super::progress::Progress;
 use super::provenance::{Definition, FragmentProvenance, Provenance};
 use super::snapshot::{Snapshot, deleted_rows};
-use super::stage::{StageTimes, StagedFragment, stage_fragment};
+use super::stage::{Carried, StageTimes, StagedFragment, stage_fragment};
 use super::{Limits, RefreshError, RefreshOutcome, RefreshSpec, staleness, tidy};
 use crate::config::DEFAULT_CLASS;
 use crate::failpoint::reach;
@@ -232,8 +232,9 @@ impl Attempt<'_> {
                 && &part.rows - deleted_rows(&fragment).await? == due.rows
                 && commit::is_intact(&snapshot.dataset, &part.file).await?
             {
-                // Rows that were deleted since count for nothing.
+                // Rows that were deleted since count for nothing, and those of earlier pieces were the other job's.
                 part.rows.clone_from(&due.rows);
+                part.carried = Carried::default();
                 fitting.insert(id, part);
             }
         }
@@ -328,10 +329,11 @@ impl Attempt<'_> {
 
     /// Notes the parts of a group that are not noted yet, durably and together.
     async fn note(&self, snapshot: &Snapshot, group: &mut Group) -> Result<(), RefreshError> {
-        let new = &group.parts[group.noted..];
+        let new = &mut group.parts[group.noted..];
         if new.is_empty() {
             return Ok(());
         }
+        new.iter_mut().for_each(|part| part.carried = self.carried_by(part));
         let names = new.iter().map(|part| part.file.path.as_str());
         durable::sync_data_files(&snapshot.dataset, names).await?;
         reach("note.before").await?;
@@ -340,6 +342,20 @@ impl Attempt<'_> {
         group.noted = group.parts.len();
         reach("note.after").await?;
         Ok(())
+    }
+
+    /// What this job has published of the values that a part took over. Whoever takes the job over finds only the newest
+    /// file of a fragment, and knows by this that the pieces before it are done.
+    fn carried_by(&self, part: &StagedFragment) -> Carried {
+        let id = &part.fragment_id;
+        let before =
+            self.published.get(id).filter(|entry| (entry.inputs, entry.output) == (part.inputs, part.replaces));
+        match (before, self.computed.get(id)) {
+            (Some(before), Some(computed)) => {
+                Carried { rows: computed - &part.rows, failed: computed & &before.not_current }
+            }
+            _ => Carried::default(),
+        }
     }
 
     /// Notes what is complete when an attempt ends early, for the next one.
@@ -437,7 +453,16 @@ impl Attempt<'_> {
                 not_current: not_current(staged, fragment, before),
             };
             self.published.insert(id, entry);
-            *self.computed.entry(id).or_default() |= &staged.rows;
+            let computed = self.computed.entry(id).or_default();
+            // Of pieces that an earlier attempt has published, the newest file tells.
+            let earlier = &staged.carried.rows - &*computed;
+            let failed = (&earlier & &staged.carried.failed).len();
+            *computed |= &staged.rows;
+            *computed |= &earlier;
+            self.rows_failed += failed;
+            self.rows_assigned += earlier.len() - failed;
+            self.progress.staged(earlier.len());
+            self.progress.published(0, earlier.len());
         }
         let rows = visible.iter().map(|staged| staged.rows.len()).sum();
         let failed: u64 = visible.iter().map(|staged| staged.failures.rows.len()).sum();
@@ -478,6 +503,7 @@ fn not_current(staged: &StagedFragment, fragment: &Fragment, before: &Provenance
     let mut rows = RoaringBitmap::new();
     rows.insert_range(0..physical);
     rows -= &staged.rows;
+    rows -= &staged.carried.rows;
     if let Some(taken_over) = before.fragments.get(&staged.fragment_id) {
         let same_inputs = taken_over.inputs == staged.inputs && taken_over.output == staged.replaces;
         if same_inputs {
@@ -486,6 +512,7 @@ fn not_current(staged: &StagedFragment, fragment: &Fragment, before: &Provenance
     }
     // What failed is tried again by the next refresh.
     rows |= &staged.failures.rows;
+    rows |= &staged.carried.failed;
     rows
 }
 

@@ -51,6 +51,27 @@ pub struct StagedFragment {
     /// Those of them that failed and are NULL.
     #[serde(default, skip_serializing_if = "StagedFailures::is_empty")]
     pub failures: StagedFailures,
+    /// What earlier pieces of the same job had computed of the values that it took over.
+    #[serde(default, skip_serializing_if = "Carried::is_empty")]
+    pub carried: Carried,
+}
+
+/// Rows that are in a file because the file before it had them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Carried {
+    /// All that the job has computed before.
+    #[serde(with = "bitmap")]
+    pub rows: RoaringBitmap,
+    /// Those of them that failed.
+    #[serde(with = "bitmap")]
+    pub failed: RoaringBitmap,
+}
+
+impl Carried {
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
 }
 
 /// How a fragment was computed (SHOW JOB SPLITS).
@@ -131,6 +152,7 @@ pub async fn stage_fragment(
         rows: work.rows.clone(),
         measured: Some(Measured { started_at, finished_at: Utc::now(), batches: stage.batches }),
         failures: stage.failures,
+        carried: Carried::default(),
     };
     Ok((staged, times))
 }

@@ -8,12 +8,12 @@
 //! | `computed_column` | `true` |
 //! | `computed_column.kind` | `sql` or `function` |
 //! | `computed_column.expression` | the SQL text |
-//! | `computed_column.inputs` | JSON array of column paths |
+//! | `computed_column.inputs` | JSON array of column paths; of a Function its arguments in order |
 //! | `computed_column.auto_refresh_enabled` | `true` or `false` |
 //! | `computed_column.auto_refresh_interval_seconds` | a positive integer |
 //! | `computed_column.function.binding_id` | names the binding in `lancedb::function_bindings` of the schema |
 //! | `computed_column.function.output_ordinal` | which output of the binding the column is, from 0 |
-//! | `lancegate.function` | the Function, its version and its arguments (see [`FunctionCall`]); ours |
+//! | `lancegate.function` | the Function, its version and how it is called (see [`FunctionCall`]); ours |
 //! | `computed_refresh.source_signature` | `{}` when declared: no fragment is known to be fresh |
 //! | `computed_refresh.*` after a refresh | see [`super::freshness`] |
 //! | `lancegate.refresh.provenance` | digest of our own record (see [`crate::refresh::provenance`]) |
@@ -21,22 +21,22 @@
 //! The field may be inside a struct column; the column's name is its path then.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use lance::Dataset;
 use lance::dataset::NewColumnTransform;
 use lance_core::datatypes::Field as LanceField;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::freshness::SOURCE_SIGNATURE;
 use super::{StorageError, nested};
 
 mod bindings;
+mod call;
 
 pub use self::bindings::sync as sync_bindings;
+pub use self::call::{Application, Argument, FunctionCall, Initialization, WHOLE_RESULT};
 
 /// Marks a field as computed.
 const COMPUTED: &str = "computed_column";
@@ -60,58 +60,6 @@ pub enum ComputedKind {
     Expression,
     /// A registered Function.
     Function,
-}
-
-/// What a parameter of a Function takes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Argument {
-    /// A column, or the path of a field inside one.
-    Column(String),
-    /// The same value for every row.
-    Literal {
-        /// It, as a SQL expression without columns.
-        literal: String,
-    },
-}
-
-impl fmt::Display for Argument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Column(text) | Self::Literal { literal: text }) = self;
-        f.write_str(text)
-    }
-}
-
-/// The version of a Function that fills a column, and what it is called with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FunctionCall {
-    /// Identity of the binding.
-    pub binding_id: String,
-    /// The schema that the Function is in, in the database of the table.
-    pub namespace: Vec<String>,
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: u64,
-    /// SHA-256 of its definition.
-    pub digest: String,
-    /// Names of its parameters, in order.
-    pub parameters: Vec<String>,
-    /// What they take.
-    pub arguments: Vec<Argument>,
-    /// Which output of the Function the column is; the columns of a binding are filled together.
-    #[serde(default)]
-    pub ordinal: u32,
-    /// The field of the result that it takes; `$value` for a column that takes the whole result.
-    #[serde(default = "whole_result")]
-    pub result_field: String,
-}
-
-/// The result field of a column that takes all of it.
-pub const WHOLE_RESULT: &str = "$value";
-
-fn whole_result() -> String {
-    WHOLE_RESULT.to_owned()
 }
 
 /// One declared computed column.
@@ -225,7 +173,7 @@ fn parse(name: &str, field: &LanceField) -> Result<ComputedColumn, StorageError>
         Some("function") => ComputedKind::Function,
         other => return Err(unsupported(format!("kind {other:?} of computed column \"{name}\""))),
     };
-    let inputs = match metadata.get(INPUTS) {
+    let mut inputs: Vec<String> = match metadata.get(INPUTS) {
         Some(text) => {
             serde_json::from_str(text).map_err(|_| unsupported(format!("input list of computed column \"{name}\"")))?
         }
@@ -239,11 +187,16 @@ fn parse(name: &str, field: &LanceField) -> Result<ComputedColumn, StorageError>
         .get(FUNCTION)
         .map(|text| serde_json::from_str(text).map_err(|_| unsupported(format!("Function of column \"{name}\""))))
         .transpose()?;
-    let expression = match &function {
-        Some(call) => {
-            let arguments: Vec<String> = call.arguments.iter().map(ToString::to_string).collect();
-            format!("{}({})", call.name, arguments.join(", "))
+    if let Some(call) = &function {
+        // The SDK's list has the arguments, one as often as it is one.
+        for path in std::mem::take(&mut inputs).into_iter().chain(call.application.reads().cloned()) {
+            if !inputs.contains(&path) {
+                inputs.push(path);
+            }
         }
+    }
+    let expression = match &function {
+        Some(call) => call.to_string(),
         None => metadata.get(EXPRESSION).cloned().unwrap_or_default(),
     };
     Ok(ComputedColumn {
@@ -316,9 +269,13 @@ pub async fn declare(dataset: &Dataset, declarations: &[Declaration]) -> Result<
 }
 
 fn declared_field(name: &str, declaration: &Declaration) -> Field {
+    let inputs = match &declaration.function {
+        Some(call) => json!(call.columns().collect::<Vec<_>>()),
+        None => json!(declaration.inputs),
+    };
     let mut metadata = HashMap::from([
         (COMPUTED.to_owned(), "true".to_owned()),
-        (INPUTS.to_owned(), serde_json::json!(declaration.inputs).to_string()),
+        (INPUTS.to_owned(), inputs.to_string()),
         (SOURCE_SIGNATURE.to_owned(), "{}".to_owned()),
     ]);
     match &declaration.function {

@@ -3,6 +3,7 @@
 mod bindings;
 #[cfg(feature = "failpoints")]
 mod conflicts;
+mod embedding;
 mod errors;
 mod long;
 mod models;
@@ -11,6 +12,7 @@ mod query;
 mod registration;
 mod sandbox;
 mod secrets;
+mod sources;
 
 use tokio_postgres::Client;
 

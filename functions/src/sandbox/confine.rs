@@ -109,8 +109,8 @@ fn private_root(policy: &Policy) -> Result<(), String> {
         }
         bind(path, true).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    for path in DEVICES {
-        bind(Path::new(path), false).map_err(|error| format!("{path}: {error}"))?;
+    for path in DEVICES.iter().map(Path::new).chain(policy.devices.iter().map(PathBuf::as_path)) {
+        bind(path, false).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     for folder in ["/new/tmp", "/new/proc"] {
         fs::create_dir_all(folder).map_err(io("folders"))?;
@@ -194,6 +194,7 @@ fn restrict(policy: &Policy, report: &mut Report) -> Result<(), String> {
     let readable = system.chain(policy.readable.iter().map(PathBuf::as_path)).chain(proc);
     // Without a private root the shared folder for temporary files stays closed.
     let writable = ["/dev/null"].into_iter().chain(report.private_root.then_some("/tmp")).map(Path::new);
+    let writable = writable.chain(policy.devices.iter().map(PathBuf::as_path));
     match filter::landlock(readable, writable, policy.network) {
         Ok(true) => report.landlock = true,
         Ok(false) => report.refused.push("landlock: not in this kernel".to_owned()),

@@ -20,6 +20,7 @@ const SOURCE_OPTIONS: &[&str] = &[
     "gpu",
     "gpu_class",
     "mode",
+    "initialization",
     "result_stability",
     "side_effects",
     "env",

@@ -14,9 +14,9 @@ use crate::error::{Result, SqlError};
 use crate::exec::refresh::{blocked, reads_registry};
 use crate::exec::tables::ownership;
 use crate::exec::{Engine, Outcome};
-use crate::jobs::creation::{CreationSpec, not_built};
+use crate::jobs::creation::{CreationSpec, checked};
 use crate::session::{Session, StatementContext};
-use crate::sql::plan::functions::{CreationAnswer, object_of};
+use crate::sql::plan::functions::{CreationAnswer, definition_of, object_of};
 use crate::sqlstate::SqlState;
 
 /// A statement that makes a version.
@@ -30,8 +30,13 @@ pub(super) struct Creation<'a> {
 
 impl Creation<'_> {
     pub(super) async fn run(&self, engine: &Engine, session: &Session, ctx: &StatementContext) -> Result<Outcome> {
+        // Before there is anything, with the exception of a source for a Python that is built first.
+        let definition = match self.definition.brings_python() {
+            true => self.definition.clone(),
+            false => checked(engine.functions(), &self.name.name, self.definition).await?,
+        };
         if *self.answer == CreationAnswer::Job {
-            let job = self.submit(engine, session).await?;
+            let job = self.submit(engine, session, definition).await?;
             if reads_registry(engine, &session.principal).await? {
                 return self.rows(&[&["create_function", "submitted", &job.id.to_string()]]);
             }
@@ -39,31 +44,28 @@ impl Creation<'_> {
             blocked::until_ended(engine, session, job.id, ctx).await?;
             return self.rows(&[&["create_function", "created", ""]]);
         }
-        if self.definition.has_environment() {
-            let job = self.submit(engine, session).await?;
+        if definition.has_environment() {
+            let job = self.submit(engine, session, definition).await?;
             blocked::until_ended(engine, session, job.id, ctx).await?;
         } else {
-            self.create(engine, session).await?;
+            self.create(engine, session, &definition).await?;
         }
         match self.answer {
             CreationAnswer::Tag(tag) => Ok(Outcome::Done((*tag).to_owned())),
             CreationAnswer::Document | CreationAnswer::Job => {
                 let made = engine.catalog().function(self.name, None).await?;
                 let made = made.ok_or_else(|| SqlError::internal("a version that was just made is gone"))?;
-                self.rows(&[&[&document(&made, self.definition).to_string()]])
+                self.rows(&[&[&document(&made, &definition_of(&made)?).to_string()]])
             }
         }
     }
 
     /// Makes a version that needs no environment of its own.
-    async fn create(&self, engine: &Engine, session: &Session) -> Result<()> {
-        // Before there is a version: one that cannot run would be of no use.
-        let prepared = engine.functions().prepare(self.definition).await;
-        prepared.map_err(|error| not_built(&self.name.name, &error.to_string()))?;
+    async fn create(&self, engine: &Engine, session: &Session, definition: &Definition) -> Result<()> {
         let function = FunctionVersion {
             name: self.name.clone(),
             version: 0,
-            definition: json!(self.definition),
+            definition: json!(definition),
             owner: session.principal.user.as_str().to_owned(),
             disabled: false,
             created_at: Utc::now(),
@@ -75,12 +77,12 @@ impl Creation<'_> {
         Ok(())
     }
 
-    async fn submit(&self, engine: &Engine, session: &Session) -> Result<Job> {
+    async fn submit(&self, engine: &Engine, session: &Session, definition: Definition) -> Result<Job> {
         let TableName { database, namespace, name } = self.name;
         let mut job = NewJob::new(JobKind::CreateFunction, database, name, session.principal.user.as_str());
         job.namespace.clone_from(namespace);
         job.exclusive_key = Some(format!("function/{database}/{}/{name}", namespace.join("$")));
-        job.spec = json!(CreationSpec { definition: self.definition.clone() });
+        job.spec = json!(CreationSpec { definition });
         match engine.jobs().submit(job).await {
             Ok(job) => Ok(job),
             Err(CatalogError::Busy { .. }) => {

@@ -1,6 +1,8 @@
 //! A version of a Function as the document that the `lancedb` SDK reads.
 
-use arrow::datatypes::DataType;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
 use lancegate_catalog::FunctionVersion;
 use lancegate_functions::Definition;
 use lancegate_functions::types::print_type;
@@ -8,20 +10,17 @@ use serde_json::{Value, json};
 
 /// Returns the document.
 pub(super) fn document(function: &FunctionVersion, definition: &Definition) -> Value {
-    let inputs = definition.parameters.iter().map(|parameter| {
-        json!({
-            "name": parameter.name,
-            "arrow_type": print_type(&parameter.arrow_type.0),
-            "nullable": parameter.nullable,
-        })
-    });
-    let output = match &definition.output.0 {
-        DataType::Struct(fields) => {
-            let field = |field: &std::sync::Arc<arrow::datatypes::Field>| json!({ "name": field.name(), "arrow_type": print_type(field.data_type()), "nullable": true });
-            json!({ "kind": "named_struct", "fields": fields.iter().map(field).collect::<Vec<_>>() })
+    let bindings = definition.secrets.iter().map(|(variable, secret)| {
+        let mut reference = json!({ "name": secret.name });
+        if !secret.namespace.is_empty() {
+            reference["namespace_path"] = json!(secret.namespace);
         }
-        other => json!({ "kind": "scalar", "arrow_type": print_type(other), "nullable": true }),
-    };
+        json!({ "kind": "env", "variable": variable, "secret_ref": reference })
+    });
+    let mut signature = json!({ "inputs": definition.parameters, "output": output(definition) });
+    if !definition.initialization.is_empty() {
+        signature["initialization"] = json!(definition.initialization);
+    }
     json!({
         "name": function.name.name,
         "namespace_path": function.name.namespace,
@@ -40,10 +39,20 @@ pub(super) fn document(function: &FunctionVersion, definition: &Definition) -> V
             },
             "source": true,
         },
-        "signature": { "inputs": inputs.collect::<Vec<_>>(), "output": output, "initialization": [] },
-        "secret_bindings": [],
+        "signature": signature,
+        "secret_bindings": bindings.collect::<Vec<_>>(),
         "created_at_millis": function.created_at.timestamp_millis(),
         "metadata": {},
         "disabled": function.disabled,
     })
+}
+
+fn output(definition: &Definition) -> Value {
+    match &definition.output.0 {
+        DataType::Struct(fields) => {
+            let field = |field: &Arc<Field>| json!({ "name": field.name(), "arrow_type": print_type(field.data_type()), "nullable": true });
+            json!({ "kind": "named_struct", "fields": fields.iter().map(field).collect::<Vec<_>>() })
+        }
+        other => json!({ "kind": "scalar", "arrow_type": print_type(other), "nullable": true }),
+    }
 }

@@ -75,7 +75,7 @@ pub(super) fn batch(
 }
 
 /// Returns a field inside a column; it is NULL where something around it is.
-fn at(batch: &RecordBatch, path: &[String]) -> Result<ArrayRef, ArrowError> {
+pub(super) fn at(batch: &RecordBatch, path: &[String]) -> Result<ArrayRef, ArrowError> {
     let missing = || ArrowError::SchemaError(format!("column \"{}\" was not read", path.join(".")));
     let (root, inner) = path.split_first().ok_or_else(missing)?;
     let mut column = Arc::clone(batch.column_by_name(root).ok_or_else(missing)?);

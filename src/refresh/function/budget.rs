@@ -41,6 +41,15 @@ impl Budget {
         *self == Self::default()
     }
 
+    /// Shares GPUs out among at most `workers`, if the class has `devices` and gives a worker at most so many: returns the
+    /// number of workers and of the GPUs of each, at least one (GPU-02).
+    pub(super) fn gpus(&self, workers: usize, devices: usize, per_worker_max: Option<usize>) -> (usize, usize) {
+        let cap = self.gpu_count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+        let total = devices.min(cap).max(1);
+        let workers = workers.min(total).max(1);
+        (workers, (total / workers).min(per_worker_max.unwrap_or(usize::MAX)).max(1))
+    }
+
     /// Shares the caps out among at most `workers`, of which each takes at most `memory_bytes`.
     pub(super) fn share(&self, workers: usize, memory_bytes: u64) -> Share {
         let fitting = |total: Option<u64>, each: u64| {
@@ -76,6 +85,21 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn gpu_02_a_class_bounds_the_gpus_of_one_worker() {
+        for (count, workers, devices, most, expected) in [
+            (None, 2, 8, None, (2, 4)),
+            (None, 2, 8, Some(1), (2, 1)),
+            (Some(3), 2, 8, Some(2), (2, 1)),
+            (Some(6), 2, 8, Some(2), (2, 2)),
+            (Some(1), 4, 8, None, (1, 1)),
+            (Some(16), 1, 2, None, (1, 2)),
+        ] {
+            let budget = Budget { gpu_count: count, ..Budget::default() };
+            assert_eq!(budget.gpus(workers, devices, most), expected, "{budget} {workers} {devices} {most:?}");
+        }
+    }
 
     #[test]
     fn op_02_a_budget_bounds_the_workers_and_what_they_take_together() {

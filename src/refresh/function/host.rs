@@ -1,5 +1,6 @@
 //! Where Functions run: environments, the pool of workers, and what a worker gets.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +9,23 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use lancegate_auth::Secret;
 use lancegate_catalog::SecretName;
-use lancegate_functions::definition::SecretRef;
+use lancegate_functions::definition::{CallMode, SecretRef};
+use lancegate_functions::devices::Lease;
 use lancegate_functions::limits::{FailureLimits, JobLimits};
 use lancegate_functions::models::{self, Snapshot};
 use lancegate_functions::redact::Redactor;
 use lancegate_functions::sandbox::{Mode, Policy, Report, probe};
 use lancegate_functions::{
-    Definition, EnvironmentError, Environments, Executor, ExecutorError, Launch, ModelError, Models, Options, Pool,
-    Python,
+    CheckError, Definition, Devices, EnvironmentError, Environments, Executor, ExecutorError, Launch, ModelError,
+    Models, Options, Pool, Python, check,
 };
 use sha2::{Digest as _, Sha256};
 
 use super::arguments::sources;
 use super::budget::{Budget, Share};
-use super::{FunctionEvaluator, FunctionSpec, MadeBy};
+use super::selection::Selection;
+use super::{FunctionEvaluator, FunctionSpec, Gpus, MadeBy};
+use crate::config::DEFAULT_CLASS;
 use crate::refresh::{Limits, RefreshError};
 use crate::secrets::{SecretError, Secrets};
 
@@ -35,6 +39,7 @@ pub struct FunctionHost {
     pool: Pool,
     /// Workers of queries.
     queries: Pool,
+    devices: Devices,
     program: PathBuf,
     policy: Policy,
     init_timeout: Duration,
@@ -43,11 +48,20 @@ pub struct FunctionHost {
 /// Environment variables and the values of secrets that they hold.
 type Opened = Vec<(String, Secret<String>)>;
 
+/// What an instance is made with, beside its definition.
+#[derive(Default)]
+struct Made {
+    secrets: Opened,
+    snapshots: Vec<Snapshot>,
+    /// See [`Launch::initialization`].
+    initialization: Option<String>,
+}
+
 /// The variable that holds the key to private repositories of a hub.
 const HUB_TOKEN: &str = "HF_TOKEN";
 /// The subcommand of our own program that becomes a worker.
 pub const WORKER_COMMAND: &str = "function-worker";
-/// Idle workers that are kept, and for how long.
+/// Idle workers that are kept in any case, and for how long.
 const IDLE_MAX: usize = 8;
 const IDLE_KEEP: Duration = Duration::from_secs(300);
 
@@ -58,13 +72,21 @@ impl FunctionHost {
         environments: Environments,
         models: Models,
         secrets: Secrets,
+        devices: Devices,
         program: PathBuf,
         policy: Policy,
         init_timeout: Duration,
     ) -> Self {
         let pool = || Pool::new(IDLE_MAX, IDLE_KEEP);
         let (models, secrets) = (Some(models), Some(secrets));
-        Self { environments, models, secrets, pool: pool(), queries: pool(), program, policy, init_timeout }
+        Self { environments, models, secrets, pool: pool(), queries: pool(), devices, program, policy, init_timeout }
+    }
+
+    /// Keeps at least so many idle workers: as many as a refresh has at one time, so that the next one finds them warm.
+    #[must_use]
+    pub fn keeping(self, workers: usize) -> Self {
+        let pool = || Pool::new(IDLE_MAX.max(workers), IDLE_KEEP);
+        Self { pool: pool(), queries: pool(), ..self }
     }
 
     /// A host that runs nothing, for refreshes of expression columns.
@@ -76,6 +98,7 @@ impl FunctionHost {
             secrets: None,
             pool: Pool::new(0, Duration::ZERO),
             queries: Pool::new(0, Duration::ZERO),
+            devices: Devices::default(),
             program: nothing,
             policy: Policy::default(),
             init_timeout: Duration::ZERO,
@@ -95,12 +118,40 @@ impl FunctionHost {
         self.policy.mode
     }
 
+    /// Returns whether a GPU class has devices on this machine.
+    pub fn has_devices(&self, class: &str) -> bool {
+        self.devices.class(class).is_some()
+    }
+
     /// Builds the environment of a Function, if it is not there yet.
     ///
     /// # Errors
     /// What the tool that builds it says.
     pub async fn prepare(&self, definition: &Definition) -> Result<Python, EnvironmentError> {
         self.environments.prepare(definition).await
+    }
+
+    /// Returns the Python that will run a Function: its environment's, or the gateway's own.
+    ///
+    /// # Errors
+    /// What the tool that builds an environment says.
+    pub async fn python(&self, definition: &Definition) -> Result<Python, EnvironmentError> {
+        match definition.brings_python() {
+            true => self.prepare(definition).await,
+            false => self.environments.base().await,
+        }
+    }
+
+    /// Looks at the source of a Function without running it; returns how its annotations want it to be called.
+    ///
+    /// # Errors
+    /// Why it cannot be the code of its Function.
+    pub async fn check(&self, definition: &Definition, python: Python) -> Result<Option<CallMode>, CheckError> {
+        let share = Budget::default().share(1, self.policy.memory_bytes);
+        // Nothing of it is run: neither its variables nor a network are for it.
+        let bare = Definition { env: BTreeMap::new(), models: Vec::new(), network: false, ..definition.clone() };
+        let launch = self.launch(&bare, python, Made::default(), share);
+        check(&launch, definition).await
     }
 
     /// Ends all idle workers.
@@ -118,14 +169,27 @@ impl FunctionHost {
         name: &str,
         definition: &Arc<Definition>,
         made_by: &MadeBy,
+        initialization: Option<String>,
         batch: &RecordBatch,
     ) -> Result<ArrayRef, RefreshError> {
         let failed = |error| RefreshError::Function { function: name.to_owned(), place: None, error: Box::new(error) };
         let share = Budget::default().share(1, self.policy.memory_bytes);
-        let launch = self.ready(name, definition, made_by, share).await?;
+        let launch = self.ready(name, definition, made_by, initialization, share).await?;
         let key = key(definition, &launch);
         let options = Options { init_timeout: self.init_timeout, ..Options::default() };
         let limits = JobLimits::new(FailureLimits::default());
+        // Declared before the executor, so given back after it.
+        let lease = match definition.gpu {
+            false => None,
+            true => {
+                let class = definition.gpu_class.as_deref().unwrap_or(DEFAULT_CLASS);
+                Some(self.devices.acquire(class, 1).await.ok_or_else(|| failed(no_devices(class)))?)
+            }
+        };
+        let (launch, key) = match &lease {
+            Some(lease) => on_devices(&launch, &key, lease, &self.queries),
+            None => (launch, key),
+        };
         let (pool, launch) = (self.queries.clone(), Arc::new(launch));
         let mut executor = Executor::new(pool, key, launch, Arc::clone(definition), options, &limits, Arc::default());
         Ok(executor.evaluate(batch).await.map_err(failed)?.values)
@@ -140,14 +204,34 @@ impl FunctionHost {
     ) -> Result<FunctionEvaluator, RefreshError> {
         let sources = sources(&spec.arguments, &spec.definition)
             .map_err(|source| RefreshError::Expression { column: spec.name.clone(), source })?;
+        let selection = Selection::new(&spec.application, &inputs)
+            .map_err(|source| RefreshError::Expression { column: spec.name.clone(), source })?;
         let processes = spec.processes_max.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
-        let share = spec.budget.share(limits.workers.min(processes), self.policy.memory_bytes);
-        let launch = self.ready(&spec.name, &spec.definition, &spec.made_by, share).await?;
+        let failed = |error: ExecutorError| RefreshError::Function {
+            function: spec.name.clone(),
+            place: None,
+            error: Box::new(error),
+        };
+        let class = spec.gpu_class.as_deref().or(spec.definition.gpu_class.as_deref()).unwrap_or(DEFAULT_CLASS);
+        let gpus = match spec.definition.gpu {
+            true => Some(self.devices.class(class).ok_or_else(|| failed(no_devices(class)))?),
+            false => None,
+        };
+        let memory = gpus.and_then(|gpus| gpus.memory_bytes).unwrap_or(self.policy.memory_bytes);
+        let mut share = spec.budget.share(limits.workers.min(processes), memory);
+        let gpus = gpus.map(|gpus| {
+            let (workers, each) = spec.budget.gpus(share.workers, gpus.devices.len(), gpus.per_worker_max);
+            share.workers = workers;
+            Gpus { devices: self.devices.clone(), class: class.to_owned(), each }
+        });
+        let made_with = spec.initialization.clone();
+        let launch = self.ready(&spec.name, &spec.definition, &spec.made_by, made_with, share).await?;
         let key = key(&spec.definition, &launch);
         let failures = FailureLimits { fraction: spec.max_failed_fraction, rows: spec.max_failed_rows };
         Ok(FunctionEvaluator {
             inputs,
             sources,
+            selection,
             output,
             name: spec.name.clone(),
             definition: Arc::new(spec.definition.clone()),
@@ -158,6 +242,7 @@ impl FunctionHost {
             limits: JobLimits::new(failures),
             gate: Arc::default(),
             workers: share.workers,
+            gpus,
         })
     }
 
@@ -167,6 +252,7 @@ impl FunctionHost {
         name: &str,
         definition: &Definition,
         made_by: &MadeBy,
+        initialization: Option<String>,
         share: Share,
     ) -> Result<Launch, RefreshError> {
         let no_instance = |message: String| {
@@ -177,7 +263,7 @@ impl FunctionHost {
         let secrets = self.secrets(definition, made_by).await.map_err(|error| no_instance(error.to_string()))?;
         let snapshots = self.snapshots(definition, made_by, &secrets).await;
         let snapshots = snapshots.map_err(|error| no_instance(error.to_string()))?;
-        Ok(self.launch(definition, python, secrets, snapshots, share))
+        Ok(self.launch(definition, python, Made { secrets, snapshots, initialization }, share))
     }
 
     /// Fetches the models of a Function that are not on this node yet (HF-01).
@@ -209,14 +295,8 @@ impl FunctionHost {
         Ok(wanted.keys().cloned().zip(values).collect())
     }
 
-    fn launch(
-        &self,
-        definition: &Definition,
-        python: Python,
-        secrets: Opened,
-        snapshots: Vec<Snapshot>,
-        share: Share,
-    ) -> Launch {
+    fn launch(&self, definition: &Definition, python: Python, made: Made, share: Share) -> Launch {
+        let Made { secrets, snapshots, initialization } = made;
         let mut environment: Vec<(String, String)> = definition.env.clone().into_iter().collect();
         for (name, value) in [("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"), ("TMPDIR", "/tmp"), ("LANG", "C.UTF-8")] {
             if !definition.env.contains_key(name) {
@@ -232,7 +312,9 @@ impl FunctionHost {
             prefix: vec![WORKER_COMMAND.to_owned()],
             python: python.executable,
             environment,
+            initialization,
             models: snapshots,
+            devices: vec![],
             policy: Policy {
                 readable,
                 network: definition.network,
@@ -245,9 +327,22 @@ impl FunctionHost {
     }
 }
 
+/// The error of a Function whose class has no GPUs here.
+pub(super) fn no_devices(class: &str) -> ExecutorError {
+    let message = format!("GPU class \"{class}\" has no devices on this machine");
+    ExecutorError::Initialization { message, output: String::new() }
+}
+
+/// Gives GPUs to a worker that is to be started; idle ones that hold them are ended.
+pub(super) fn on_devices(launch: &Launch, key: &str, lease: &Lease, pool: &Pool) -> (Launch, String) {
+    let key = format!("{key} on {}", lease.devices().join(","));
+    pool.free(lease.devices(), &key);
+    (launch.with_devices(lease), key)
+}
+
 /// Names what a worker is an instance of. It holds the secrets that it was started with; with others it is another one.
 fn key(definition: &Definition, launch: &Launch) -> String {
-    let environment = Sha256::digest(serde_json::json!(launch.environment).to_string());
+    let environment = Sha256::digest(serde_json::json!([launch.environment, launch.initialization]).to_string());
     format!("{} {environment:x} {:?} {:?}", definition.digest(), launch.python, launch.policy)
 }
 

@@ -27,6 +27,10 @@ impl Attempt<'_> {
         let mut snapshot = Arc::clone(pinned);
         let mut work = self.without_published(plan);
         let mut before = plan.current.clone();
+        if let Some((now, rest)) = self.resumed(pinned, &work).await? {
+            before.fragments.extend(self.published.clone());
+            (snapshot, work) = (now, rest);
+        }
         let mut ready: Vec<StagedFragment> = self.reuse(&snapshot, &mut work).await?;
         let mut conflicts = 0;
         self.plan_progress(&work);
@@ -108,6 +112,22 @@ impl Attempt<'_> {
         plan.work.iter().filter_map(remaining).collect()
     }
 
+    /// Where an earlier attempt has published the first pieces of a fragment, the next ones go into the table as it is
+    /// now, unless another write has come between.
+    async fn resumed(
+        &self,
+        pinned: &Snapshot,
+        work: &[FragmentWork],
+    ) -> Result<Option<(Arc<Snapshot>, Vec<FragmentWork>)>, RefreshError> {
+        let Some(newest) = &self.newest else { return Ok(None) };
+        if !work.iter().any(|work| self.computed.contains_key(&work.fragment_id)) {
+            return Ok(None);
+        }
+        let now = Arc::new(pinned.at(Arc::clone(newest))?);
+        let rest = self.rest(pinned, &now, work).await?;
+        Ok(rest.map(|rest| (now, rest)))
+    }
+
     /// Returns after how many rows a version is published, if the statement says so.
     pub(super) fn interval(&self) -> Option<u64> {
         self.spec.function.as_ref()?.publication_interval_rows
@@ -140,14 +160,16 @@ impl Attempt<'_> {
         later: &[FragmentWork],
     ) -> Result<Option<Vec<FragmentWork>>, RefreshError> {
         let (then, inputs, output) = (before.input_signer(), now.input_signer(), now.output_signer());
+        let stored = before.output_signer();
         let mut rest = Vec::with_capacity(later.len());
         for work in later {
             let number = usize::try_from(work.fragment_id).expect("Lance fragment ids fit 32 bits");
             let fragments = (before.dataset.get_fragment(number), now.dataset.get_fragment(number));
             let (Some(earlier), Some(fragment)) = fragments else { return Ok(None) };
             let written = self.published.get(&work.fragment_id).map(|entry| entry.output);
+            let expected = written.unwrap_or_else(|| stored.sign(earlier.metadata()));
             if then.sign(earlier.metadata()) != inputs.sign(fragment.metadata())
-                || written != Some(output.sign(fragment.metadata()))
+                || expected != output.sign(fragment.metadata())
             {
                 return Ok(None);
             }

@@ -22,34 +22,38 @@ use crate::error::SqlError;
 use crate::refresh::FunctionHost;
 use crate::refresh::function::MadeBy;
 
-/// See the module documentation.
+/// A Function as a statement calls it.
 pub(crate) struct RegisteredFunction {
-    called: String,
-    own_name: String,
-    definition: Arc<Definition>,
-    made_by: MadeBy,
+    /// The name that it is registered by for the statement.
+    pub(crate) called: String,
+    /// Its own.
+    pub(crate) own_name: String,
+    /// What it is.
+    pub(crate) definition: Arc<Definition>,
+    /// Whose it is.
+    pub(crate) made_by: MadeBy,
+    /// What its instances are made with.
+    pub(crate) initialization: Option<String>,
+    /// Where it runs.
+    pub(crate) host: FunctionHost,
+}
+
+/// See the module documentation.
+struct Called {
+    function: RegisteredFunction,
     digest: String,
     signature: Signature,
-    host: FunctionHost,
 }
 
 impl RegisteredFunction {
-    /// Returns the function under the name that the statement calls it by.
-    pub(crate) fn define(
-        called: String,
-        name: String,
-        definition: Definition,
-        made_by: MadeBy,
-        host: FunctionHost,
-    ) -> ScalarUDF {
-        let types: Vec<DataType> = definition.parameters.iter().map(|p| p.arrow_type.0.clone()).collect();
-        let shape = if types.is_empty() { TypeSignature::Nullary } else { TypeSignature::Exact(types) };
+    /// Returns the function as DataFusion calls it.
+    pub(crate) fn define(self) -> ScalarUDF {
+        let types: Vec<DataType> = self.definition.parameters.iter().map(|p| p.arrow_type.0.clone()).collect();
+        let shape = if types.is_empty() { TypeSignature::Nullary } else { taking(types) };
         // Whatever it declares: nobody but a worker can evaluate it, also not while planning.
         let signature = Signature::new(shape, Volatility::Volatile);
-        let digest = definition.digest();
-        let function =
-            Self { called, own_name: name, definition: Arc::new(definition), made_by, digest, signature, host };
-        AsyncScalarUDF::new(Arc::new(function)).into_scalar_udf()
+        let digest = self.definition.digest();
+        AsyncScalarUDF::new(Arc::new(Called { function: self, digest, signature })).into_scalar_udf()
     }
 
     async fn values(&self, args: &ScalarFunctionArgs) -> Result<ArrayRef> {
@@ -60,41 +64,79 @@ impl RegisteredFunction {
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-        let values = self.host.call(&self.own_name, &self.definition, &self.made_by, &batch).await;
+        let values =
+            self.host.call(&self.own_name, &self.definition, &self.made_by, self.initialization.clone(), &batch);
+        let values = values.await;
         values.map_err(|error| DataFusionError::External(Box::new(SqlError::from(error))))
     }
 }
 
-impl fmt::Debug for RegisteredFunction {
+/// Parameters that are combined with each other as lists with and without NULLs, at most.
+const LISTS_MAX: usize = 4;
+
+/// The signature of these parameters. Items of lists are declared as never NULL, those of columns may be: both are taken.
+fn taking(types: Vec<DataType>) -> TypeSignature {
+    let mut all = vec![types.clone()];
+    let lists = types.iter().enumerate().filter(|(_, data_type)| with_nulls(data_type) != **data_type);
+    for (place, data_type) in lists.take(LISTS_MAX) {
+        let more: Vec<Vec<DataType>> = all
+            .iter()
+            .map(|types| {
+                let mut types = types.clone();
+                types[place] = with_nulls(data_type);
+                types
+            })
+            .collect();
+        all.extend(more);
+    }
+    match all.len() {
+        1 => TypeSignature::Exact(types),
+        _ => TypeSignature::OneOf(all.into_iter().map(TypeSignature::Exact).collect()),
+    }
+}
+
+/// The same type with items that may be NULL.
+fn with_nulls(data_type: &DataType) -> DataType {
+    let item = |item: &Arc<Field>| {
+        let inner = with_nulls(item.data_type());
+        Arc::new(item.as_ref().clone().with_data_type(inner).with_nullable(true))
+    };
+    match data_type {
+        DataType::List(inner) => DataType::List(item(inner)),
+        DataType::LargeList(inner) => DataType::LargeList(item(inner)),
+        DataType::FixedSizeList(inner, size) => DataType::FixedSizeList(item(inner), *size),
+        other => other.clone(),
+    }
+}
+
+impl fmt::Debug for Called {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RegisteredFunction")
-            .field("name", &self.own_name)
+            .field("name", &self.function.own_name)
             .field("digest", &self.digest)
             .finish_non_exhaustive()
     }
 }
 
-impl PartialEq for RegisteredFunction {
+impl PartialEq for Called {
     fn eq(&self, other: &Self) -> bool {
-        self.called == other.called
-            && self.own_name == other.own_name
-            && self.made_by == other.made_by
-            && self.digest == other.digest
+        let of = |called: &Self| (called.function.called.clone(), called.function.own_name.clone());
+        of(self) == of(other) && self.function.made_by == other.function.made_by && self.digest == other.digest
     }
 }
 
-impl Eq for RegisteredFunction {}
+impl Eq for Called {}
 
-impl Hash for RegisteredFunction {
+impl Hash for Called {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.called.hash(state);
+        self.function.called.hash(state);
         self.digest.hash(state);
     }
 }
 
-impl ScalarUDFImpl for RegisteredFunction {
+impl ScalarUDFImpl for Called {
     fn name(&self) -> &str {
-        &self.called
+        &self.function.called
     }
 
     fn signature(&self) -> &Signature {
@@ -102,21 +144,19 @@ impl ScalarUDFImpl for RegisteredFunction {
     }
 
     fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(self.definition.output.0.clone())
+        Ok(self.function.definition.output.0.clone())
     }
 
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let message = format!("function {}() cannot be called here", self.own_name);
-        let error = SqlError::not_supported(message)
-            .detail("A Function is called in the select list and in WHERE, outside of other clauses.")
-            .hint("Call it in a subquery in FROM, and use its values outside.");
+        let message = format!("function {}() cannot be called here", self.function.own_name);
+        let error = SqlError::not_supported(message).hint("Call it in a subquery in FROM, and use its values outside.");
         Err(DataFusionError::External(Box::new(error)))
     }
 }
 
 #[async_trait]
-impl AsyncScalarUDFImpl for RegisteredFunction {
+impl AsyncScalarUDFImpl for Called {
     async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Ok(ColumnarValue::Array(self.values(&args).await?))
+        Ok(ColumnarValue::Array(self.function.values(&args).await?))
     }
 }

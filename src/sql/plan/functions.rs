@@ -18,9 +18,10 @@ use self::options::bad_value;
 use super::query::registered::is_known;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
-use crate::sql::resolve::namespace_of;
+use crate::sql::resolve::{namespace_of, schema_of};
 use crate::sqlstate::SqlState;
 
+pub mod call;
 mod options;
 mod registration;
 
@@ -170,7 +171,9 @@ impl Planner {
                 (definition, CreationAnswer::Tag("CREATE FUNCTION"))
             }
             FunctionDefinition::Registration(document) => {
-                (registration::definition(document)?, CreationAnswer::Document)
+                let definition = registration::definition(document)?;
+                self.ensure_secrets(&definition, &name.database).await?;
+                (definition, CreationAnswer::Document)
             }
         };
         self.bind_secrets(&mut definition, &name.database, &create.options).await?;
@@ -230,6 +233,19 @@ impl Planner {
         };
         let definition = Box::new(definition);
         Ok(Plan::Function(Box::new(FunctionPlan::Create { name, definition, new, answer, schema })))
+    }
+
+    /// Checks that the secrets exist that a document names.
+    ///
+    /// # Errors
+    /// 42704.
+    async fn ensure_secrets(&self, definition: &Definition, database: &str) -> Result<()> {
+        for secret in definition.secrets.values() {
+            let schema = Some(schema_of(&secret.namespace));
+            let name = ObjectName { database: Some(database.to_owned()), schema, name: secret.name.clone() };
+            self.secret_object(&name, true).await?;
+        }
+        Ok(())
     }
 
     /// Sets the secrets of a definition, if an option names them.
@@ -362,10 +378,10 @@ fn text_columns() -> SchemaRef {
     Arc::new(Schema::new(COLUMNS.map(|name| Field::new(name, DataType::Utf8, false)).to_vec()))
 }
 
-/// Returns the parameters as CREATE FUNCTION writes them.
-pub fn signature(definition: &Definition) -> String {
+/// Returns parameters as CREATE FUNCTION writes them.
+pub fn signature(parameters: &[Parameter]) -> String {
     let shown = |p: &Parameter| {
         format!("{} {}{}", p.name, print_type(&p.arrow_type.0), if p.nullable { "" } else { " NOT NULL" })
     };
-    definition.parameters.iter().map(shown).collect::<Vec<_>>().join(", ")
+    parameters.iter().map(shown).collect::<Vec<_>>().join(", ")
 }

@@ -32,6 +32,7 @@ use crate::storage::provider::{Columns, LanceTable};
 use crate::system::{self, SYSTEM_DATABASE, SystemContext};
 
 pub(crate) mod binder;
+mod calls;
 pub(crate) mod one_row;
 pub(crate) mod registered;
 
@@ -142,7 +143,7 @@ impl Planner {
         let reads_nothing = one_row::is_small(&statement);
         rewrite::postgres(&mut statement);
         let shared = self.caller.state(self.engine.state());
-        let registered = self.registered(shared, &statement).await?;
+        let mut registered = self.registered(shared, &statement).await?;
         if reads_nothing && registered.is_empty() {
             labels::apply(&mut statement);
             return self.to_plan(Arc::clone(shared), statement, HashMap::new(), scope);
@@ -163,7 +164,7 @@ impl Planner {
         let catalog_query = loaded.keys().any(is_catalog) || names_object();
         let mut state = self.statement_state(shared, &statement, catalog_query).await?;
         if !registered.is_empty() {
-            registered.rename(&mut statement);
+            registered.rename(&mut statement)?;
             let mut with_functions = state.to_state();
             registered.register(&mut with_functions);
             state = Arc::new(PlannerState::new(with_functions));
@@ -173,6 +174,9 @@ impl Planner {
         } else {
             self.to_plan(state, statement, loaded, scope)?
         };
+        if !registered.is_empty() {
+            plan.logical = calls::lift(plan.logical)?;
+        }
         plan.reads.extend(registered.requirements.into_iter().map(|requirement| scope.read(requirement)));
         Ok(plan)
     }

@@ -6,11 +6,12 @@
 use arrow::datatypes::SchemaRef;
 use lancegate_auth::{Object, Privilege, Requirement};
 use lancegate_catalog::{FunctionVersion, TableName};
+use lancegate_functions::Definition;
 use lancegate_sql::{ErrorPolicy, FieldPath, RefreshOptions, ast};
 
 use super::functions::definition_of;
 use super::{Plan, Planner};
-use crate::config::GpuClass;
+use crate::config::{DEFAULT_CLASS, GpuClass};
 use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
 use crate::exec::refresh::answer;
@@ -153,13 +154,19 @@ impl Planner {
             return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
                 .detail(format!("Column \"{}\" keeps its values and cannot be refreshed.", column.name)));
         };
-        ensure_usable(&version)?;
+        ensure_enabled(&version)?;
+        let definition = definition_of(&version)?;
+        if definition.gpu {
+            self.ensure_gpus(&version.name.name, &definition, options)?;
+        }
         Ok(Some(FunctionSpec {
             made_by: MadeBy { database: name.database, owner: version.owner.clone() },
             name: call.name.clone(),
             version: call.version,
-            definition: definition_of(&version)?,
+            definition,
             arguments: call.arguments.clone(),
+            application: call.application.clone(),
+            initialization: call.initialization.as_ref().map(|initialization| initialization.row.clone()),
             skip: options.error_policy == Some(ErrorPolicy::Skip),
             max_failed_fraction: options.max_failed_fraction,
             max_failed_rows: options.max_failed_rows,
@@ -175,6 +182,24 @@ impl Planner {
             gpu_class: options.gpu_class.clone(),
             publication_interval_rows: options.publication_interval_rows,
         }))
+    }
+
+    /// Refuses a refresh that needs a GPU where there is none for it.
+    fn ensure_gpus(&self, function: &str, definition: &Definition, options: &RefreshOptions) -> Result<()> {
+        if options.gpu_count == Some(0) {
+            let message = format!("function \"{function}\" needs a GPU, and option \"gpu_count\" is 0");
+            let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+            return Err(error.at(options.position_of("gpu_count")));
+        }
+        let class = options.gpu_class.as_deref().or(definition.gpu_class.as_deref()).unwrap_or(DEFAULT_CLASS);
+        if self.engine.functions().has_devices(class) {
+            return Ok(());
+        }
+        let message =
+            format!("function \"{function}\" needs a GPU, and class \"{class}\" has no devices on this machine");
+        Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).hint(
+            "Key \"devices\" of the class in the configuration names them; option gpu_class names another class.",
+        ))
     }
 
     async fn enter_branch(&self, table: &mut BoundTable, branch: &str, options: &RefreshOptions) -> Result<()> {
@@ -254,17 +279,12 @@ fn ensure_options(column: &ComputedColumn, options: &RefreshOptions) -> Result<(
     }
 }
 
-/// Refuses a version that is disabled, and one whose workers this deployment cannot run.
-fn ensure_usable(function: &FunctionVersion) -> Result<()> {
+fn ensure_enabled(function: &FunctionVersion) -> Result<()> {
     let (name, version) = (&function.name.name, function.version);
     if function.disabled {
         let message = format!("version {version} of function \"{name}\" is disabled");
         return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
             .hint("ALTER FUNCTION … SET (disabled = false) enables it."));
-    }
-    if definition_of(function)?.gpu {
-        return Err(SqlError::not_supported(format!("function \"{name}\" needs a GPU, and workers here have none"))
-            .detail("Workers are processes on the machine of the gateway, without its devices."));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use lance_namespace::schema::arrow_schema_to_json;
 use lancegate_functions::types::print_type;
 use serde_json::{Value, json};
 
-use super::{Argument, Declaration, FunctionCall};
+use super::{Argument, Declaration, FunctionCall, WHOLE_RESULT};
 use crate::storage::{StorageError, nested};
 
 /// The schema metadata key of all bindings.
@@ -76,11 +76,12 @@ fn binding(dataset: &Dataset, outputs: &[(&FunctionCall, &Declaration)]) -> Resu
             "output_field_id": field(dataset, &declaration.name)?.id,
             "output_ordinal": call.ordinal,
             "arrow_type": print_type(&declaration.data_type),
-            "nullable": true,
+            // That a result of several outputs is NULL as a whole, the SDK would look up in a column that we do not keep.
+            "nullable": call.result_field == WHOLE_RESULT,
         }));
         shown.push(Field::new(&declaration.name, declaration.data_type.clone(), true));
     }
-    Ok(json!({
+    let mut binding = json!({
         "binding_id": call.binding_id,
         "function": {
             "name": call.name,
@@ -94,29 +95,44 @@ fn binding(dataset: &Dataset, outputs: &[(&FunctionCall, &Declaration)]) -> Resu
         "outputs": filled,
         "input_schema": exact(presented)?,
         "output_schema": exact(shown)?,
-    }))
+    });
+    if let Some(initialization) = &call.initialization {
+        binding["initialization"] = json!(initialization.row);
+    }
+    Ok(binding)
 }
 
+/// The arguments that are columns; the SDK has no other, so constants are in the fields' own metadata alone. A column that
+/// is computed never passes a NULL that was not computed, which the SDK calls not nullable.
 fn inputs(dataset: &Dataset, call: &FunctionCall) -> Result<(Vec<Value>, Vec<Field>), StorageError> {
     let mut inputs = Vec::new();
     let mut presented = Vec::new();
     for (parameter, argument) in call.parameters.iter().zip(&call.arguments) {
-        match argument {
-            Argument::Column(path) => {
-                let input = field(dataset, path)?;
-                inputs.push(json!({
-                    "parameter": parameter,
-                    "field_id": input.id,
-                    "field_path": path,
-                    "arrow_type": print_type(&input.data_type()),
-                    "nullable": input.nullable,
-                }));
-                presented.push(Field::new(parameter, input.data_type(), input.nullable));
-            }
-            Argument::Literal { literal } => inputs.push(json!({ "parameter": parameter, "literal": literal })),
-        }
+        let Argument::Column(path) = argument else { continue };
+        let input = field(dataset, path)?;
+        let root = nested::parts(path).first().and_then(|root| dataset.schema().field(root));
+        let nullable = input.nullable && !root.is_some_and(super::is_marked);
+        let shown = Field::new(parameter, input.data_type(), nullable);
+        inputs.push(json!({
+            "parameter": parameter,
+            "field_id": input.id,
+            "field_path": path,
+            "arrow_type": type_of(&shown)?,
+            "nullable": nullable,
+        }));
+        presented.push(shown);
     }
     Ok((inputs, presented))
+}
+
+/// The type as the SDK compares it: a name, or the exact JSON of what has more than one.
+fn type_of(field: &Field) -> Result<String, StorageError> {
+    let exact = exact(vec![field.clone().with_name("value")])?;
+    let exact = &exact["fields"][0]["type"];
+    match exact.as_object() {
+        Some(object) if object.len() == 1 => Ok(exact["type"].as_str().unwrap_or_default().to_owned()),
+        _ => Ok(exact.to_string()),
+    }
 }
 
 fn field<'a>(dataset: &'a Dataset, path: &str) -> Result<&'a LanceField, StorageError> {

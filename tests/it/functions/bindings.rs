@@ -146,7 +146,7 @@ async fn altering_a_function_makes_another_version_and_a_disabled_one_is_not_use
     run(&client, "ALTER TABLE n ADD COLUMN z AS f(x); REFRESH COLUMN z ON n WAIT").await;
     run(&client, "ALTER FUNCTION f SET (disabled = false, version = '1'); REFRESH COLUMN y ON n WAIT").await;
     for (set, code) in
-        [("mode = 'fast'", "22023"), ("colour = 'red'", "0A000"), ("disabled = true, mode = 'scalar'", "42601")]
+        [("mode = 'fast'", "22023"), ("colour = 'red'", "42601"), ("disabled = true, mode = 'scalar'", "42601")]
     {
         assert!(error(&client, &format!("ALTER FUNCTION f SET ({set})")).await.starts_with(code), "{set}");
     }
@@ -166,4 +166,146 @@ async fn vectors_go_in_and_come_out() {
     run(&client, "CREATE FUNCTION g (v fixed_size_list<float32, 3>, l list<float32>) RETURNS fixed_size_list<float32, 2> LANGUAGE python AS 'def g(v, l): return [sum(v), len(l or [])] if v else None'").await;
     run(&client, "ALTER TABLE m ADD COLUMN e AS g(v, l); REFRESH COLUMN e ON m WAIT").await;
     assert_eq!(rows(&client, "SELECT e FROM m ORDER BY x").await, ["{6,2}", "∅", "{1,0}"]);
+}
+
+#[tokio::test]
+async fn filter_ignore_nulls_and_partition_by_choose_the_rows_of_calls() {
+    let (_gateway, client) = numbers().await;
+    run(&client, "DROP TABLE n; CREATE TABLE n (x BIGINT, kind TEXT, on_sale BOOLEAN)").await;
+    let series = "SELECT x, CASE WHEN x % 3 = 0 THEN 'a' WHEN x % 3 = 1 THEN 'b' END, x % 2 = 0";
+    run(
+        &client,
+        &format!("INSERT INTO n {series} FROM generate_series(0, 9) AS s(x); INSERT INTO n VALUES (NULL, 'a', true)"),
+    )
+    .await;
+    run(&client, "CREATE FUNCTION h (x int64) RETURNS utf8 LANGUAGE python AS 'def h(x): return f\"<{x}>\"'").await;
+    run(&client, "ALTER TABLE n ADD COLUMN y AS h(x) FILTER (WHERE on_sale) IGNORE NULLS").await;
+    assert_eq!(value(&client, "REFRESH COLUMN y ON n WAIT", "rows_remaining").await.as_deref(), Some("0"));
+    let shown = "SELECT y FROM n ORDER BY x";
+    assert_eq!(rows(&client, shown).await.join(" "), "<0> ∅ <2> ∅ <4> ∅ <6> ∅ <8> ∅ ∅");
+    // A row that passes the filter later is stale, because the filter reads the column.
+    run(&client, "UPDATE n SET on_sale = true WHERE x = 1; UPDATE n SET on_sale = false WHERE x = 2").await;
+    assert_eq!(value(&client, "REFRESH COLUMN y ON n WAIT", "rows_assigned").await.as_deref(), Some("2"));
+    assert_eq!(rows(&client, shown).await.join(" "), "<0> <1> ∅ ∅ <4> ∅ <6> ∅ <8> ∅ ∅");
+    let plan = rows(&client, "EXPLAIN REFRESH COLUMN y ON n WHERE x = 0").await.join("\n");
+    assert!(plan.contains("h(x) FILTER (WHERE on_sale) IGNORE NULLS as y"), "{plan}");
+    let refused = error(&client, "ALTER TABLE n DROP COLUMN on_sale").await;
+    assert!(refused.starts_with("2BP01"), "{refused}");
+    // No call has rows of two kinds.
+    run(
+        &client,
+        "CREATE FUNCTION k (kind utf8) RETURNS int64 LANGUAGE python AS \
+         'def k(kind): return [len(kind) if len(set(kind.to_pylist())) == 1 else -1] * len(kind)' WITH (mode = 'vectorized')",
+    )
+    .await;
+    run(
+        &client,
+        "ALTER TABLE n ADD COLUMN together AS k(kind) OVER (PARTITION BY kind); REFRESH COLUMN together ON n WAIT",
+    )
+    .await;
+    // Of the first fragment; the row of the second one is alone.
+    let together = "SELECT kind, min(together), max(together) FROM n WHERE x <> 1 AND x <> 2 AND x IS NOT NULL GROUP BY 1 ORDER BY 1";
+    let together = rows(&client, together).await;
+    assert!(together.iter().all(|row| !row.contains('-')), "{together:?}");
+    for (clauses, code, part) in [
+        ("FILTER (WHERE x + 1)", "42804", "FILTER must be type boolean"),
+        ("FILTER (WHERE nope > 1)", "42703", "nope"),
+        ("FILTER (WHERE random() < 0.5)", "42P17", "random"),
+        ("OVER (PARTITION BY nope)", "42703", "nope"),
+    ] {
+        let refused = error(&client, &format!("ALTER TABLE n ADD COLUMN z AS h(x) {clauses}")).await;
+        assert!(refused.starts_with(code) && refused.contains(part), "{clauses}\n{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_failing_row_is_named_by_its_place_also_when_calls_are_ordered_otherwise() {
+    let (_gateway, client) = numbers().await;
+    let source = "def f(x):\n if x == 6: raise ValueError(x)\n return x";
+    run(&client, &format!("CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS '{source}'")).await;
+    run(&client, "ALTER TABLE n ADD COLUMN even AS (x % 2)").await;
+    run(&client, "ALTER TABLE n ADD COLUMN y AS f(x) FILTER (WHERE x > 1) OVER (PARTITION BY even)").await;
+    run(&client, "REFRESH COLUMN even ON n WAIT").await;
+    let failed = error(&client, "REFRESH COLUMN y ON n WAIT").await;
+    assert!(failed.contains("row 6 of fragment 0"), "{failed}");
+    assert_eq!(counts(&client, "WITH (error_policy = 'skip')").await, "9|1|1");
+    assert_eq!(values(&client).await, "∅ ∅ 2 3 4 5 ∅ 7 8 9");
+    assert_eq!(rows(&client, "SELECT row_offset FROM function_errors('n')").await, ["6"]);
+}
+
+const SCALE: &str = "CREATE FUNCTION scale (x int64) RETURNS utf8 LANGUAGE python AS \
+    'class scale:\n def __init__(self, by, label=\"m\", of=()):\n  self.by, self.label, self.of = by, label, of\n \
+     def __call__(self, x): return f\"{x * self.by}{self.label}{list(self.of)}\"' \
+    WITH (initialization = '[{\"name\": \"by\", \"arrow_type\": \"float64\", \"nullable\": false}, \
+     {\"name\": \"label\", \"arrow_type\": \"utf8\"}, {\"name\": \"of\", \"arrow_type\": \"list<int64>\"}]')";
+
+#[tokio::test]
+async fn a_class_is_initialized_with_the_constants_of_each_binding() {
+    let (gateway, client) = numbers().await;
+    run(&client, SCALE).await;
+    run(&client, "ALTER TABLE n ADD COLUMN y AS scale(x, by => 0.5)").await;
+    run(&client, "ALTER TABLE n ADD COLUMN z AS scale(x, 2, 'km', of => make_array(1, 2))").await;
+    run(&client, "ALTER TABLE n ADD COLUMN w AS scale(label => NULL, x => x, by => -1)").await;
+    run(&client, "REFRESH COLUMN y ON n WAIT; REFRESH COLUMN z ON n WAIT; REFRESH COLUMN w ON n WAIT").await;
+    assert_eq!(rows(&client, "SELECT y, z, w FROM n WHERE x = 3").await, ["1.5m[]|6.0km[1, 2]|-3.0m[]"]);
+    let metadata = dataset(&gateway).await.schema().metadata["lancedb::function_bindings"].clone();
+    let bindings: serde_json::Value = serde_json::from_str(&metadata).unwrap();
+    assert!(bindings["bindings"][1]["initialization"].as_str().is_some_and(|row| !row.is_empty()), "{bindings}");
+    assert_eq!(bindings["bindings"][1]["inputs"].as_array().unwrap().len(), 1, "{bindings}");
+    // In queries, too.
+    let called = "SELECT scale(3, by => 2), scale(x, 1.5, 'in'), scale(x, 2) FROM n WHERE x = 2";
+    assert_eq!(rows(&client, called).await, ["6.0m[]|3.0in[]|4.0m[]"]);
+    for (call, code, part) in [
+        ("scale(x)", "42883", "needs a value for \"by\""),
+        ("scale(x, by => NULL)", "22004", "\"by\" takes no NULL"),
+        ("scale(x, by => x)", "42703", "constant"),
+        ("scale(x, 1, 'm', NULL, 5)", "42883", "takes 1 arguments"),
+        ("scale(x, by => 1, by => 2)", "42601", "more than once"),
+        ("scale(x, factor => 1)", "42883", "no parameter \"factor\""),
+        ("scale(by => 1, x)", "42601", "cannot follow"),
+        ("scale(x, by => 'NaN'::double precision)", "22023", "finite"),
+    ] {
+        for sql in [format!("ALTER TABLE n ADD COLUMN bad AS {call}"), format!("SELECT {call} FROM n")] {
+            let refused = error(&client, &sql).await;
+            assert!(refused.starts_with(code) && refused.contains(part), "{sql}\n{refused}");
+        }
+    }
+}
+
+/// Changes the table with the published SDK, which checks the bindings first.
+const EVOLVES: &str = r#"
+import sys, lancedb
+table = lancedb.connect(sys.argv[1]).open_table("n")
+table.alter_columns({"path": "plain", "rename": "renamed"})
+for forbidden in (["x"], ["lo"]):
+    try:
+        table.drop_columns(forbidden)
+    except Exception as error:
+        print(type(error).__name__, error)
+    else:
+        raise SystemExit(f"{forbidden} was dropped")
+table.drop_columns(["lo", "hi"])
+"#;
+
+#[tokio::test]
+async fn sdk_02_the_published_client_reads_the_bindings_and_keeps_to_them() {
+    let (gateway, client) = numbers().await;
+    run(&client, PAIR).await;
+    run(&client, SCALE).await;
+    run(&client, "ALTER TABLE n ADD COLUMN plain BIGINT").await;
+    declare(&client, "def f(x): return x", "").await;
+    run(&client, "ALTER TABLE n ADD COLUMN (lo, hi) AS g(x) FILTER (WHERE x <> 3) IGNORE NULLS").await;
+    run(&client, "ALTER TABLE n ADD COLUMN w AS scale(x, 1) OVER (PARTITION BY x)").await;
+    run(&client, "CREATE FUNCTION two (a int64, b int64, c int64) RETURNS list<float32> LANGUAGE python AS 'def two(*a): return a'")
+        .await;
+    run(&client, "ALTER TABLE n ADD COLUMN v AS two(x, 1, x); REFRESH COLUMN y ON n WAIT").await;
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("evolves.py");
+    std::fs::write(&script, EVOLVES).unwrap();
+    let output = crate::harness::python().arg(&script).arg(gateway.data()).output().unwrap();
+    let (said, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}\n{failed}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert_eq!(rows(&client, "SELECT renamed, y FROM n WHERE x = 4").await, ["∅|4"]);
+    assert_eq!(value(&client, "REFRESH COLUMN w ON n WAIT", "rows_assigned").await.as_deref(), Some("10"));
 }

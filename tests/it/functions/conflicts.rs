@@ -82,3 +82,42 @@ async fn err_08_a_crash_neither_loses_nor_doubles_a_record() {
         assert_eq!(rows(&client, records).await, ["3|bad 3|2", "7|bad 7|1"], "{place}");
     }
 }
+
+/// Each row gets the number of its call, so a row that is computed twice shows.
+const COUNTS: &str = "class f:
+    def __init__(self): self.calls = 0
+    def __call__(self, x):
+        self.calls += 1
+        if x == 7: raise ValueError('seven')
+        return self.calls";
+
+#[tokio::test]
+async fn rc_11_a_crash_between_pieces_computes_none_of_them_again() {
+    // After the second piece of 30 rows: noted, offered, committed.
+    for place in ["note.after", "publish.before", "publish.after"] {
+        let mut gateway = Gateway::start_with(&config("[jobs]\nlease = \"2s\"\n"));
+        let client = gateway.connect().await;
+        run(&client, "CREATE TABLE n AS SELECT x FROM generate_series(0, 99) AS s(x)").await;
+        declare(&client, COUNTS, "").await;
+        drop(client);
+        gateway.restart_failing(&format!("{place}=exit@2"));
+        let client = gateway.connect().await;
+        let with = "WITH (publication_interval_rows = 30, error_policy = 'skip')";
+        let job = value(&client, &format!("REFRESH COLUMN y ON n {with} NOWAIT"), "job_id").await.unwrap();
+        gateway.wait_for_end();
+        gateway.restart();
+        let client = gateway.connect().await;
+        rows(&client, &format!("WAIT JOB '{job}' TIMEOUT '50 s'")).await;
+        let numbered = |first: i64, last: i64| (first..=last).map(|call| call.to_string());
+        let mut expected: Vec<String> = numbered(1, 60).chain(numbered(1, 40)).collect();
+        expected[7] = "∅".to_owned();
+        assert_eq!(rows(&client, "SELECT y FROM n ORDER BY x").await, expected, "{place}");
+        assert_eq!(rows(&client, "SELECT row_offset FROM function_errors('n')").await, ["7"], "{place}");
+        let progress = value(&client, "SHOW JOBS LIMIT 1", "progress").await.unwrap();
+        let progress: serde_json::Value = serde_json::from_str(&progress).unwrap();
+        let seen = ["rows_planned", "rows_published", "rows_remaining", "rows_failed"];
+        assert_eq!(seen.map(|name| progress[name].as_u64().unwrap()), [100, 100, 0, 1], "{place}: {progress}");
+        // The row that failed is tried by the next refresh, and no other.
+        assert_eq!(counts(&client, "WITH (error_policy = 'skip', max_failed_rows = 1)").await, "0|1|1", "{place}");
+    }
+}

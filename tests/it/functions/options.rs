@@ -146,3 +146,50 @@ async fn prog_03_rows_failed_is_there_when_the_job_has_succeeded_and_not_before(
     let seen = ["rows_computed", "rows_skipped", "rows_failed", "rows_published"];
     assert_eq!(seen.map(|name| progress[1][name].as_u64().unwrap()), [10, 2, 2, 10], "{listed:?}");
 }
+
+/// Says which GPUs it sees.
+const SEES: &str = "import os\ndef f(x): return int(os.environ['CUDA_VISIBLE_DEVICES'].replace(',', '0') or -1)";
+const GPUS: &str = "[column_refresh]\nworkers = 2\n\
+    [[gpu_classes]]\nname = \"small\"\nresource_name = \"x/gpu\"\ndevices = \"1,2,3,4\"\nmax_gpu_count_per_worker = 1\n\
+    [[gpu_classes]]\nname = \"large\"\nresource_name = \"x/gpu\"\ndevices = \"1,2,3,4\"\n\
+    [[gpu_classes]]\nname = \"far\"\nresource_name = \"x/gpu\"\n";
+
+#[tokio::test]
+async fn gpu_02_workers_are_given_the_devices_of_their_class_and_no_more_than_it_allows() {
+    let (_gateway, client) = numbers_with(GPUS).await;
+    for part in 1..4 {
+        run(&client, &format!("INSERT INTO n SELECT * FROM generate_series({part}0, {part}9)")).await;
+    }
+    declare(&client, SEES, "WITH (gpu = true, gpu_class = 'small', env = '{\"CUDA_VISIBLE_DEVICES\": \"7\"}')").await;
+    let seen = async |with: &str| -> Vec<i64> {
+        run(&client, &format!("REFRESH COLUMN y ON n WHERE x >= 0 {with} WAIT")).await;
+        rows(&client, "SELECT DISTINCT y FROM n ORDER BY y").await.iter().map(|y| y.parse().unwrap()).collect()
+    };
+    let one_each = |seen: &[i64]| seen.len() <= 2 && seen.iter().all(|device| (1..=4).contains(device));
+    let small = seen("").await;
+    assert!(one_each(&small), "{small:?}");
+    assert_eq!(seen("WITH (gpu_count = 1)").await.len(), 1);
+    // Without a bound, two workers share the four: "1,2" reads 102.
+    let large = seen("WITH (gpu_class = 'large')").await;
+    assert!(large.len() <= 2 && large.iter().all(|devices| (102..=304).contains(devices)), "{large:?}");
+    assert_eq!(seen("WITH (gpu_class = 'large', gpu_count = 1)").await.len(), 1);
+    assert_eq!(rows(&client, "SELECT f(1) BETWEEN 1 AND 4").await, ["t"]);
+}
+
+#[tokio::test]
+async fn gpu_01_a_function_with_a_gpu_is_refused_where_its_class_has_no_devices() {
+    let (_gateway, client) = numbers_with(GPUS).await;
+    declare(&client, SEES, "WITH (gpu = true)").await;
+    for (with, code, part) in [
+        ("gpu_class = 'far'", "55000", "class \"far\" has no devices"),
+        ("cpu_millis = 1000, memory_bytes = 1073741824, gpu_count = 0", "22023", "gpu_count"),
+        ("gpu_class = 'nowhere'", "22023", "'small'"),
+    ] {
+        let refused = refused(&client, with).await;
+        assert!(refused.starts_with(code) && refused.contains(part), "{with}: {refused}");
+    }
+    assert!(rows(&client, "SHOW JOBS").await.is_empty());
+    run(&client, "ALTER FUNCTION f SET (gpu_class = 'far')").await;
+    let called = error(&client, "SELECT f(1)").await;
+    assert!(called.starts_with("38000") && called.contains("class \"far\" has no devices"), "{called}");
+}

@@ -58,3 +58,73 @@ async fn what_cannot_be_called_is_refused_and_a_call_takes_usage() {
     run(&client, "GRANT USAGE ON FUNCTION f TO USER ann").await;
     assert_eq!(rows(&ann, "SELECT f(x) FROM n WHERE x = 5").await, ["5"]);
 }
+
+#[tokio::test]
+async fn a_function_is_called_in_every_clause() {
+    let (_gateway, client) = numbers().await;
+    create(&client, "g (x int64) RETURNS int64", "def g(x): return None if x is None else x % 3").await;
+    create(&client, "add (a int64, b int64) RETURNS int64", "def add(a, b): return a + b").await;
+    run(&client, "CREATE TABLE m (z BIGINT); INSERT INTO m VALUES (0), (1), (7)").await;
+    for (sql, expected) in [
+        ("SELECT sum(g(x)), max(add(x, 1)) FROM n", "9|10"),
+        ("SELECT g(x), count(*) FROM n GROUP BY g(x) ORDER BY g(x)", "0|4 1|3 2|3"),
+        ("SELECT g(x) AS k, sum(x) FROM n GROUP BY k HAVING sum(g(x)) > 3 ORDER BY 1", "2|15"),
+        ("SELECT g(x), sum(x) FROM n GROUP BY 1 HAVING add(sum(x)::bigint, 1) = 13", "1|12"),
+        ("SELECT x FROM n WHERE x < 5 ORDER BY g(x) DESC, x", "2 1 4 0 3"),
+        ("SELECT x, g(x) FROM n WHERE x < 3 ORDER BY g(x) DESC", "2|2 1|1 0|0"),
+        ("SELECT n.x, m.z FROM n JOIN m ON g(n.x) = m.z WHERE n.x < 3 ORDER BY n.x", "0|0 1|1"),
+        ("SELECT n.x, m.z FROM n JOIN m ON add(n.x, m.z) = 10 ORDER BY n.x", "3|7 9|1"),
+        ("SELECT n.x, m.z FROM n JOIN m ON n.x = m.z AND g(n.x) = 1 ORDER BY n.x", "1|1 7|7"),
+        ("SELECT m.z, n.x FROM m LEFT JOIN n ON g(m.z) = 1 AND n.x = m.z ORDER BY m.z", "0|∅ 1|1 7|7"),
+        ("SELECT add(g(x), g(x)) FROM n WHERE add(g(x), 0) = 2 ORDER BY x", "4 4 4"),
+        ("SELECT sum(add(g(x), 1)) FROM n", "19"),
+        ("SELECT x, sum(g(x)) OVER (ORDER BY x) FROM n WHERE x < 4 ORDER BY x", "0|0 1|1 2|3 3|3"),
+        ("SELECT DISTINCT ON (g(x)) g(x), x FROM n ORDER BY g(x), x DESC", "0|9 1|7 2|8"),
+        ("SELECT count(*) FILTER (WHERE g(x) = 1) FROM n", "3"),
+        ("SELECT (SELECT max(g(x)) FROM n)", "2"),
+        ("SELECT x FROM n WHERE x IN (SELECT sum(g(z)) FROM m)", "2"),
+        ("SELECT g(x), sum(x) FROM n GROUP BY ROLLUP (g(x)) ORDER BY 1 NULLS LAST", "0|18 1|12 2|15 ∅|45"),
+        ("SELECT column1 FROM (VALUES (g(4)), (g(5))) AS v ORDER BY 1", "1 2"),
+    ] {
+        assert_eq!(rows(&client, sql).await.join(" "), expected, "{sql}");
+    }
+    run(
+        &client,
+        "INSERT INTO m VALUES (add(20, 1)); CREATE VIEW v AS SELECT g(x) AS k, count(*) AS c FROM n GROUP BY g(x)",
+    )
+    .await;
+    assert_eq!(rows(&client, "SELECT max(z) FROM m").await, ["21"]);
+    assert_eq!(rows(&client, "SELECT k, c FROM v ORDER BY c DESC, k").await.join(" "), "0|4 1|3 2|3");
+    let outer = error(&client, "SELECT n.x FROM n LEFT JOIN m ON add(n.x, m.z) = 10").await;
+    assert!(outer.starts_with("0A000") && outer.contains("outer join"), "{outer}");
+    // With a parameter, and more than once.
+    let statement = client.prepare("SELECT sum(add(x, $1))::bigint FROM n").await.unwrap();
+    for (by, expected) in [(1_i64, 55_i64), (2, 65)] {
+        let row = client.query_one(&statement, &[&by]).await.unwrap();
+        assert_eq!(row.get::<_, i64>(0), expected);
+    }
+}
+
+#[tokio::test]
+async fn vectors_of_columns_and_of_other_functions_are_arguments_of_queries() {
+    let (_gateway, client) = numbers().await;
+    run(&client, "CREATE TABLE v (x BIGINT, v vector(2), l REAL[])").await;
+    run(&client, "INSERT INTO v VALUES (1, '[1,2]', '{4,5}'), (2, '[3,4]', '{}')").await;
+    create(
+        &client,
+        "twice (v fixed_size_list<float32, 2>) RETURNS fixed_size_list<float32, 2>",
+        "def twice(v): return [2 * i for i in v]",
+    )
+    .await;
+    create(
+        &client,
+        "dot (a fixed_size_list<float32, 2>, b fixed_size_list<float32, 2>, l list<float32>) RETURNS float64",
+        "def dot(a, b, l): return sum(x * y for x, y in zip(a, b)) + len(l)",
+    )
+    .await;
+    assert_eq!(
+        rows(&client, "SELECT dot(v, twice(v), l), dot(twice(v), v, make_array()) FROM v ORDER BY x").await,
+        ["12|10", "50|50"]
+    );
+    assert!(error(&client, "SELECT dot(v, v) FROM v").await.starts_with("42883"));
+}

@@ -11,13 +11,14 @@ use sqlparser::ast as native;
 
 use super::{Shape, path_text};
 use crate::error::{Result, SqlError};
-use crate::refresh::function::constant;
+use crate::refresh::expression;
+use crate::refresh::function::{constant, groups_by};
 use crate::sql::plan::Planner;
 use crate::sql::plan::dml::no_column;
-use crate::sql::plan::functions::{definition_of, no_function, object_of, signature};
+use crate::sql::plan::functions::{call, definition_of, no_function, object_of};
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
-use crate::storage::computed::{self, Argument, Declaration, FunctionCall, WHOLE_RESULT};
+use crate::storage::computed::{self, Application, Argument, Declaration, FunctionCall, WHOLE_RESULT};
 
 /// A bound declaration of Function columns.
 pub(super) struct BoundFunction {
@@ -35,14 +36,14 @@ impl Planner {
         add: &ast::AddComputedColumn,
         shape: &mut Shape,
     ) -> Result<Option<BoundFunction>> {
-        let Some((called, arguments)) = call(&add.expression.expr) else { return Ok(None) };
+        let Some((called, arguments)) = called(&add.expression.expr) else { return Ok(None) };
         let Some(function) = self.find_function(&called, add.options.version.as_deref()).await? else {
             if add.options.version.is_some() || add.names.len() > 1 {
                 return Err(no_function(&called).at(add.expression.position.get()));
             }
             return Ok(None);
         };
-        let bound = bind(table, add, shape, &function, &arguments);
+        let bound = bind(table, add, shape, &function, arguments);
         bound
             .map(Some)
             .map_err(|error| if error.position.is_some() { error } else { error.at(add.expression.position.get()) })
@@ -54,11 +55,14 @@ fn bind(
     add: &ast::AddComputedColumn,
     shape: &mut Shape,
     function: &FunctionVersion,
-    arguments: &[native::Expr],
+    arguments: &[native::FunctionArg],
 ) -> Result<BoundFunction> {
     ensure_usable(table, add, function)?;
     let definition = definition_of(function)?;
-    let arguments = bind_arguments(&definition, &function.name.name, arguments, shape, table)?;
+    let given = call::arguments(&definition, &function.name.name, arguments)?;
+    let arguments = bind_arguments(&definition, &given.parameters, shape, table)?;
+    let initialization = call::initialization(&definition, &function.name.name, &given.initialization)?;
+    let application = application(add, shape, table)?;
     let outputs = outputs(&add.names, &definition, &function.name.name)?;
     let usage = Requirement::new(Privilege::Usage, object_of(&function.name));
     let mut known = 0;
@@ -72,16 +76,6 @@ fn bind(
         let message = format!("some of the columns of function \"{}\" exist already", function.name.name);
         return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).detail("They are filled together."));
     }
-    let columns = arguments.iter().filter_map(|argument| match argument {
-        Argument::Column(path) => Some(path.clone()),
-        Argument::Literal { .. } => None,
-    });
-    let mut inputs: Vec<String> = Vec::new();
-    for column in columns {
-        if !inputs.contains(&column) {
-            inputs.push(column);
-        }
-    }
     let call = FunctionCall {
         binding_id: format!("fb_{}", ulid::Ulid::new()),
         namespace: function.name.namespace.clone(),
@@ -90,9 +84,17 @@ fn bind(
         digest: definition.digest(),
         parameters: definition.parameters.iter().map(|parameter| parameter.name.clone()).collect(),
         arguments,
+        application,
+        initialization,
         ordinal: 0,
         result_field: WHOLE_RESULT.to_owned(),
     };
+    let mut inputs: Vec<String> = Vec::new();
+    for column in call.columns().chain(call.application.reads()) {
+        if !inputs.contains(column) {
+            inputs.push(column.clone());
+        }
+    }
     let mut declarations = Vec::with_capacity(outputs.len());
     for ((name, result_field, data_type), ordinal) in outputs.into_iter().zip(0..) {
         shape.add(Field::new(&name, data_type.clone(), true));
@@ -110,9 +112,6 @@ fn bind(
 }
 
 fn ensure_usable(table: &BoundTable, add: &ast::AddComputedColumn, function: &FunctionVersion) -> Result<()> {
-    if add.application.is_some() {
-        return Err(SqlError::not_supported("FILTER, IGNORE NULLS and OVER of a Function are not supported yet"));
-    }
     if add.parent.is_some() {
         return Err(SqlError::not_supported("a Function cannot fill a field inside a column"));
     }
@@ -157,21 +156,43 @@ fn outputs(names: &[Ident], definition: &Definition, function: &str) -> Result<V
     named.collect()
 }
 
+/// Binds FILTER, IGNORE NULLS and OVER.
+fn application(add: &ast::AddComputedColumn, shape: &Shape, table: &BoundTable) -> Result<Application> {
+    let Some(clauses) = &add.application else { return Ok(Application::default()) };
+    let mut application = Application { ignore_nulls: clauses.ignore_nulls, ..Application::default() };
+    if let Some(filter) = &clauses.filter {
+        let at = filter.position.get();
+        let analyzed =
+            expression::analyze(&filter.text, &shape.schema).map_err(|error| SqlError::from(error).at(at))?;
+        // A text of no other type is a NULL.
+        if analyzed.data_type != DataType::Boolean && !filter.text.trim().eq_ignore_ascii_case("null") {
+            let message = format!("argument of FILTER must be type boolean, not type {}", analyzed.data_type);
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at));
+        }
+        application.filter = Some(filter.text.trim().to_owned());
+        application.filter_reads = analyzed.inputs;
+    }
+    for column in &clauses.partition_by {
+        let path = vec![column.as_str().to_owned()];
+        let field = shape.at(&path).ok_or_else(|| no_column(column.as_str(), table.name()))?;
+        if !groups_by(field.data_type()) {
+            let message = format!("rows cannot be partitioned by column \"{}\"", column.as_str());
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                .detail(format!("Its type is {}.", print_type(field.data_type()))));
+        }
+        application.partition_by.push(path_text(&path));
+    }
+    Ok(application)
+}
+
 fn bind_arguments(
     definition: &Definition,
-    function: &str,
     arguments: &[native::Expr],
     shape: &Shape,
     table: &BoundTable,
 ) -> Result<Vec<Argument>> {
-    let (wanted, given) = (definition.parameters.len(), arguments.len());
-    if wanted != given {
-        let message = format!("function {function} takes {wanted} arguments, not {given}");
-        return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
-            .detail(format!("Its parameters are ({}).", signature(definition))));
-    }
     let pairs = definition.parameters.iter().zip(arguments);
-    let mut bound: Vec<Argument> = Vec::with_capacity(wanted);
+    let mut bound: Vec<Argument> = Vec::with_capacity(arguments.len());
     for (parameter, argument) in pairs {
         bound.push(match column_of(argument, shape) {
             Some(path) => {
@@ -201,25 +222,16 @@ fn literal(parameter: &Parameter, argument: &native::Expr) -> Result<Argument> {
 }
 
 /// Returns name and arguments, if an expression is nothing but a call.
-fn call(expression: &native::Expr) -> Option<(ObjectName, Vec<native::Expr>)> {
+fn called(expression: &native::Expr) -> Option<(ObjectName, &[native::FunctionArg])> {
     let native::Expr::Function(function) = expression else { return None };
     let mut parts: Vec<String> = Vec::new();
     for part in &function.name.0 {
-        parts.push(folded(part.as_ident()?));
+        parts.push(call::folded(part.as_ident()?));
     }
     let name = parts.pop()?;
     let (schema, database) = (parts.pop(), parts.pop());
     let native::FunctionArguments::List(list) = &function.args else { return None };
-    let argument = |argument: &native::FunctionArg| match argument {
-        native::FunctionArg::Unnamed(native::FunctionArgExpr::Expr(expression)) => Some(expression.clone()),
-        _ => None,
-    };
-    let arguments = list.args.iter().map(argument).collect::<Option<Vec<_>>>()?;
-    Some((ObjectName { database, schema, name }, arguments))
-}
-
-fn folded(ident: &native::Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+    Some((ObjectName { database, schema, name }, &list.args))
 }
 
 /// Returns the path of a column, if the argument names one.
@@ -230,7 +242,7 @@ fn column_of(argument: &native::Expr, shape: &Shape) -> Option<Vec<String>> {
         _ => return None,
     };
     // As in expressions, a name that folding leaves unknown is taken as written.
-    let path: Vec<String> = idents.iter().map(folded).collect();
+    let path: Vec<String> = idents.iter().map(call::folded).collect();
     let written = || idents.iter().map(|ident| ident.value.clone()).collect();
     Some(if shape.at(&path).is_some() { path } else { written() })
 }

@@ -2,22 +2,28 @@
 //!
 //! Keys: `artifact` (`kind`, `digest`, `entrypoint`, `content`, `adapter`), `signature` (`inputs`, `output`,
 //! `initialization`), `runtime` (`kind`, `python_version`, `environment`, `env`, `gpu`), `secret_bindings`, and the contract
-//! in `behavior` or beside the others: `result_stability`, `side_effects`. What is in it and cannot be honoured is refused.
+//! in `behavior` or beside the others: `result_stability`, `side_effects`. The artifact is one source, or a bundle: JSON of
+//! files, of which `user_function.py` has the entrypoint. What is in it and cannot be honoured is refused.
 
 use std::collections::BTreeMap;
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field as ArrowField};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lancegate_functions::Definition;
-use lancegate_functions::definition::{ArrowType, CallMode, Parameter, ResultStability, SideEffects};
+use lancegate_functions::definition::{ArrowType, CallMode, Parameter, ResultStability, SecretRef, SideEffects};
+use lancegate_functions::{Definition, Model, models};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::options::{arrow_type, bad_value, is_requirement};
+use super::is_variable;
+use super::options::{
+    Field, arrow_type, bad_value, ensure_consistent, is_channel, is_conda_requirement, is_requirement,
+};
 use crate::error::{Result, SqlError};
 use crate::sqlstate::SqlState;
 
+/// The file of a bundle that has the entrypoint.
+const ENTRY_FILE: &str = "user_function.py";
 /// The longest source.
 const SOURCE_BYTES_MAX: usize = 4 << 20;
 
@@ -27,13 +33,34 @@ struct Registration {
     signature: Signature,
     runtime: Runtime,
     #[serde(default)]
-    secret_bindings: Vec<serde_json::Value>,
+    secret_bindings: Vec<SecretBinding>,
     #[serde(default)]
-    models: Vec<serde_json::Value>,
+    models: Vec<Model>,
     #[serde(default)]
     behavior: Behavior,
     #[serde(flatten)]
     beside: Behavior,
+}
+
+/// A secret, and how it reaches the Function.
+#[derive(Debug, Deserialize)]
+struct SecretBinding {
+    kind: String,
+    variable: Option<String>,
+    secret_ref: Option<SecretReference>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SecretReference {
+    name: String,
+    #[serde(default)]
+    namespace_path: Vec<String>,
+}
+
+/// Sources by their paths on the import path.
+#[derive(Debug, Deserialize)]
+struct Bundle {
+    files: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,18 +86,10 @@ struct Adapter {
 
 #[derive(Debug, Deserialize)]
 struct Signature {
-    inputs: Vec<Typed>,
+    inputs: Vec<Field>,
     output: Output,
     #[serde(default)]
-    initialization: Vec<serde_json::Value>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Typed {
-    name: String,
-    arrow_type: String,
-    #[serde(default = "yes")]
-    nullable: bool,
+    initialization: Vec<Field>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,7 +97,7 @@ struct Output {
     kind: String,
     arrow_type: Option<String>,
     #[serde(default)]
-    fields: Vec<Typed>,
+    fields: Vec<Field>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -97,16 +116,14 @@ struct Environment {
     kind: String,
     #[serde(default)]
     packages: Vec<String>,
+    #[serde(default)]
+    channels: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct Behavior {
     result_stability: Option<ResultStability>,
     side_effects: Option<SideEffects>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// Returns what a document registers.
@@ -116,44 +133,84 @@ fn yes() -> bool {
 pub(super) fn definition(document: &str) -> Result<Definition> {
     let registration: Registration = serde_json::from_str(document).map_err(|error| invalid(&error.to_string()))?;
     ensure_known(&registration)?;
-    let Registration { artifact, signature, runtime, behavior, beside, .. } = registration;
-    let source = source(&artifact)?;
+    let Registration { artifact, signature, runtime, secret_bindings, models, behavior, beside } = registration;
+    let (source, files) = sources(&artifact)?;
     let mut parameters: Vec<Parameter> = Vec::new();
-    for input in &signature.inputs {
+    for input in signature.inputs {
         if parameters.iter().any(|known| known.name == input.name) {
             return Err(invalid(&format!("parameter \"{}\" is there twice", input.name)));
         }
-        let arrow_type = ArrowType(arrow_type(&input.arrow_type)?);
-        parameters.push(Parameter { name: input.name.clone(), arrow_type, nullable: input.nullable });
+        parameters.push(input.parameter()?);
     }
-    let packages = runtime.environment.map(|environment| environment.packages).unwrap_or_default();
-    if let Some(item) = packages.iter().find(|item| !is_requirement(item)) {
-        return Err(bad_value("packages", item, "names of packages, with extras and versions"));
-    }
-    Ok(Definition {
-        parameters,
-        output: ArrowType(output(&signature.output)?),
-        mode: CallMode::Scalar,
-        source,
-        entrypoint: artifact.entrypoint,
+    models::validate(&models).map_err(|wrong| invalid(&format!("models: {wrong}")))?;
+    let env = runtime.env.unwrap_or_default();
+    let mut definition = Definition {
+        mode: CallMode::Annotated,
+        files,
+        initialization: signature.initialization.into_iter().map(Field::parameter).collect::<Result<_>>()?,
         result_stability: behavior.result_stability.or(beside.result_stability),
         side_effects: behavior.side_effects.or(beside.side_effects),
-        // The version of the client's Python is a wish that only an environment of its own can fulfil.
-        python_version: runtime.python_version.filter(|_| !packages.is_empty()),
-        pip: packages,
-        env: runtime.env.unwrap_or_default(),
-        secrets: BTreeMap::new(),
-        models: Vec::new(),
-        network: false,
+        secrets: secrets(secret_bindings, &env)?,
+        env,
+        models,
         gpu: runtime.gpu.unwrap_or_default(),
-        gpu_class: None,
-    })
+        ..Definition::new(parameters, ArrowType(output(&signature.output)?), source, artifact.entrypoint)
+    };
+    if let Some(environment) = runtime.environment {
+        install(&mut definition, environment)?;
+    }
+    // The version of the client's Python is a wish that only an environment of its own can fulfil.
+    let own = !definition.pip.is_empty() || !definition.conda.is_empty();
+    definition.python_version = runtime.python_version.filter(|_| own);
+    ensure_consistent(&definition)?;
+    Ok(definition)
+}
+
+/// Takes over the packages of an environment.
+fn install(definition: &mut Definition, environment: Environment) -> Result<()> {
+    let Environment { kind, packages, channels } = environment;
+    let allowed = if kind == "conda" { is_conda_requirement } else { is_requirement };
+    if let Some(item) = packages.iter().find(|item| !allowed(item)) {
+        return Err(bad_value("packages", item, "names of packages, with extras and versions"));
+    }
+    if let Some(item) = channels.iter().find(|item| !is_channel(item)) {
+        return Err(bad_value("channels", item, "names of channels"));
+    }
+    match kind.as_str() {
+        "pip" => definition.pip = packages,
+        "conda" => definition.conda = packages,
+        kind => return Err(SqlError::not_supported(format!("environment kind \"{kind}\" is not supported"))),
+    }
+    definition.conda_channels = channels;
+    Ok(())
+}
+
+/// Returns secrets by the variables that hold them.
+fn secrets(bindings: Vec<SecretBinding>, env: &BTreeMap<String, String>) -> Result<BTreeMap<String, SecretRef>> {
+    let mut secrets = BTreeMap::new();
+    for binding in bindings {
+        if binding.kind != "env" {
+            return Err(SqlError::not_supported(format!("secret binding kind \"{}\" is not supported", binding.kind)));
+        }
+        let (Some(variable), Some(SecretReference { name, namespace_path })) = (binding.variable, binding.secret_ref)
+        else {
+            return Err(invalid("a secret binding names no variable or no secret"));
+        };
+        if !is_variable(&variable) || env.contains_key(&variable) {
+            return Err(invalid(&format!("\"{variable}\" cannot hold a secret")));
+        }
+        let secret = SecretRef { namespace: namespace_path, name };
+        if secrets.insert(variable.clone(), secret).is_some() {
+            return Err(invalid(&format!("variable \"{variable}\" holds two secrets")));
+        }
+    }
+    Ok(secrets)
 }
 
 fn ensure_known(registration: &Registration) -> Result<()> {
-    let Registration { artifact, signature, runtime, .. } = registration;
+    let Registration { artifact, runtime, .. } = registration;
     let unsupported = |what: String| Err(SqlError::not_supported(format!("{what} is not supported")));
-    if artifact.kind != "python_callable" {
+    if !matches!(artifact.kind.as_str(), "python_callable" | "python_bundle") {
         return unsupported(format!("artifact kind \"{}\"", artifact.kind));
     }
     if (artifact.adapter.kind.as_str(), artifact.adapter.version) != ("scalar_to_arrow_batch", 1) {
@@ -165,22 +222,30 @@ fn ensure_known(registration: &Registration) -> Result<()> {
     if runtime.kind == "python" && runtime.gpu.is_some() {
         return Err(invalid("runtime kind \"python\" carries no \"gpu\""));
     }
-    if let Some(environment) = runtime.environment.as_ref().filter(|environment| environment.kind != "pip") {
-        return unsupported(format!("environment kind \"{}\"", environment.kind));
-    }
-    if !signature.initialization.is_empty() {
-        return unsupported("a Function with initialization fields".to_owned());
-    }
-    if !registration.secret_bindings.is_empty() {
-        return unsupported("a Function with secrets".to_owned());
-    }
-    if !registration.models.is_empty() {
-        return unsupported("a Function with models".to_owned());
-    }
     Ok(())
 }
 
-fn source(artifact: &Artifact) -> Result<String> {
+/// Returns the source of the entrypoint, and the modules that came with it.
+fn sources(artifact: &Artifact) -> Result<(String, BTreeMap<String, String>)> {
+    let content = content(artifact)?;
+    if artifact.kind == "python_callable" {
+        return Ok((content, BTreeMap::new()));
+    }
+    let Bundle { mut files } = serde_json::from_str(&content).map_err(|error| invalid(&error.to_string()))?;
+    let entry = files.remove(ENTRY_FILE).ok_or_else(|| invalid(&format!("the bundle has no {ENTRY_FILE}")))?;
+    match files.keys().find(|path| !is_module(path)) {
+        Some(path) => Err(invalid(&format!("\"{path}\" is no path of a module"))),
+        None => Ok((entry, files)),
+    }
+}
+
+/// Whether a path is one that `import` could look for.
+fn is_module(path: &str) -> bool {
+    let name = |part: &str| is_variable(part);
+    path.strip_suffix(".py").is_some_and(|path| path.split('/').all(name))
+}
+
+fn content(artifact: &Artifact) -> Result<String> {
     if artifact.content.encoding != "base64" {
         return Err(SqlError::not_supported(format!("encoding \"{}\" is not supported", artifact.content.encoding)));
     }
@@ -200,7 +265,7 @@ fn output(output: &Output) -> Result<DataType> {
     match (output.kind.as_str(), &output.arrow_type) {
         ("scalar", Some(text)) => arrow_type(text),
         ("named_struct", _) if !output.fields.is_empty() => {
-            let field = |field: &Typed| Ok(Field::new(&field.name, arrow_type(&field.arrow_type)?, true));
+            let field = |field: &Field| Ok(ArrowField::new(&field.name, arrow_type(&field.arrow_type)?, true));
             Ok(DataType::Struct(output.fields.iter().map(field).collect::<Result<Vec<_>>>()?.into()))
         }
         ("scalar" | "named_struct", _) => Err(invalid("the output has no type")),
