@@ -131,6 +131,47 @@ def stream(folder, options):
         yield row("first row of 1M", "PostgreSQL", theirs, ours, "ms", ours / theirs, "≤ 15 ms")
 
 
+def copy(folder, options):
+    """One million rows of int8, float8 and text, copied out and in again."""
+    data = folder / "wire-copy"
+    data.mkdir(exist_ok=True)
+    with Postgres(folder) as peer, Gateway(data) as gateway:
+        for server, double in ((peer, "float8"), (gateway, "double")):
+            with server.connect() as client:
+                client.execute(
+                    f"CREATE TABLE big AS SELECT cast(i as bigint) AS id, cast(i as {double}) * 0.5 AS x, 'row number ' || i AS s"
+                    " FROM generate_series(1, 1000000) AS t(i)"
+                )
+        for what in ["text", "csv", "binary"]:
+            out, taken = {peer: [], gateway: []}, {peer: [], gateway: []}
+            for _ in range(options.repeat):
+                for server in (peer, gateway):
+                    chunks = []
+                    out[server].append(timed(lambda: copy_out(server, what, chunks)))
+                    taken[server].append(timed(lambda: copy_in(server, what, chunks)))
+            for direction, times in [("out", out), ("in", taken)]:
+                theirs, ours = (1 / statistics.median(times[server]) for server in (peer, gateway))
+                yield row(f"COPY {direction} of 1M rows, {what}", "PostgreSQL", theirs, ours, "M rows/s", ours / theirs, "≥ 1.0")
+
+
+def copy_out(server, what, chunks):
+    with server.connect() as client, client.cursor() as cursor:
+        with cursor.copy(f"COPY big (id, x, s) TO STDOUT (FORMAT {what})") as data:
+            chunks.extend(bytes(chunk) for chunk in data)
+
+
+def copy_in(server, what, chunks):
+    """The data in pieces of about 64 KiB, as clients send files, into a fresh table."""
+    whole = b"".join(chunks)
+    with server.connect() as client, client.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS taken")
+        cursor.execute("CREATE TABLE taken (id bigint, x double precision, s text)")
+        with cursor.copy(f"COPY taken FROM STDIN (FORMAT {what})") as data:
+            for start in range(0, len(whole), 65_536):
+                data.write(whole[start : start + 65_536])
+        assert cursor.rowcount == 1_000_000, cursor.rowcount
+
+
 def fetch_text(server, binary=False):
     with server.connect() as client, client.cursor(binary=binary) as cursor:
         cursor.execute("SELECT id, x, s FROM big")

@@ -40,6 +40,8 @@ struct Inner {
     first_launched: Option<u64>,
     first_ready: Option<u64>,
     last_ready: Option<u64>,
+    /// What workers that are not launched yet wait for.
+    waits: Vec<&'static str>,
 }
 
 #[derive(Debug, Clone)]
@@ -128,14 +130,21 @@ impl Fleet {
             first_launched_at_millis: inner.first_launched,
             first_ready_at_millis: inner.first_ready,
             last_ready_at_millis: inner.last_ready,
-            wait_reason: (ready == 0).then_some(match launched {
-                0 => "no worker was launched yet",
-                _ => "workers are starting",
+            wait_reason: (ready == 0).then(|| match (launched, inner.waits.last()) {
+                (0, Some(reason)) => *reason,
+                (0, None) => "no worker was launched yet",
+                (_, _) => "workers are starting",
             }),
             initializing,
             initialized: at_least(Stage::Initialized),
             furthest: inner.members.values().max().copied(),
         })
+    }
+
+    /// A worker that is wanted cannot be launched, for this reason, until the result is dropped.
+    pub fn wait_for(&self, reason: &'static str) -> Wait {
+        self.inner().waits.push(reason);
+        Wait { fleet: self.clone(), reason }
     }
 
     fn join(&self, stage: Stage, warm: bool) -> Member {
@@ -165,6 +174,22 @@ impl Inner {
             let now = now();
             self.first_ready.get_or_insert(now);
             self.last_ready = Some(now);
+        }
+    }
+}
+
+/// See [`Fleet::wait_for`].
+#[derive(Debug)]
+pub struct Wait {
+    fleet: Fleet,
+    reason: &'static str,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        let mut inner = self.fleet.inner();
+        if let Some(at) = inner.waits.iter().position(|reason| *reason == self.reason) {
+            inner.waits.remove(at);
         }
     }
 }
@@ -210,6 +235,11 @@ mod tests {
         fleet.plan(2, "h100", 4);
         assert_eq!(counts(&fleet), [2, 0, 0, 0, 0, 0]);
         assert_eq!(fleet.observe().unwrap().warm_reused, None);
+        let reason = || fleet.observe().unwrap().wait_reason;
+        let wait = fleet.wait_for("no GPUs are free");
+        assert_eq!(reason(), Some("no GPUs are free"));
+        drop(wait);
+        assert_eq!(reason(), Some("no worker was launched yet"));
         let first = fleet.launch();
         assert_eq!(counts(&fleet), [2, 1, 1, 0, 0, 0]);
         let seen = fleet.observe().unwrap();

@@ -353,11 +353,11 @@ impl<'a> Cursor<'a> {
 
     /// Returns the tokens from the next one on, each replaced or left out as
     /// `spell` says; it is given the keyword that stood before.
-    pub(crate) fn respelled(&self, spell: impl Fn(&str, &Token) -> Option<Token>) -> Vec<Lexeme> {
+    pub(crate) fn respelled(&self, spell: impl Fn(&str, &Token) -> Vec<Token>) -> Vec<Lexeme> {
         let mut before = String::new();
         let mut respelled = Vec::with_capacity(self.lexemes.len());
         for (index, lexeme) in self.lexemes.iter().enumerate().skip(self.at) {
-            if let Some(token) = spell(&before, &lexeme.token.token) {
+            for token in spell(&before, &lexeme.token.token) {
                 let token = TokenWithSpan { token, span: lexeme.token.span };
                 respelled.push(Lexeme { token, ..lexeme.clone() });
             }

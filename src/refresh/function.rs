@@ -25,6 +25,7 @@ use super::expression::Evaluator;
 use super::progress::Progress;
 use super::snapshot::Snapshot;
 use super::{Limits, RefreshSpec};
+use crate::config::DEFAULT_CLASS;
 use crate::storage::computed::{Application, Argument, ComputedColumn};
 
 mod arguments;
@@ -198,6 +199,14 @@ impl FunctionEvaluator {
         RefreshError::Function { function: self.name.clone(), place: None, error: Box::new(error) }
     }
 
+    /// Returns the class of hardware that its workers are on, and the GPUs that each of them holds.
+    pub(super) fn placement(&self) -> (&str, u32) {
+        match &self.gpus {
+            Some(gpus) => (gpus.class.as_str(), u32::try_from(gpus.each).unwrap_or(u32::MAX)),
+            None => (DEFAULT_CLASS, 0),
+        }
+    }
+
     /// Starts a part: the fragment that is published as a whole.
     pub(super) fn part(&self) -> FunctionPart {
         FunctionPart { function: self.clone(), executor: None, lease: None }
@@ -241,7 +250,7 @@ impl FunctionPart {
         let executor = tokio::select! {
             biased;
             () = progress.stopped() => return Err(RefreshError::Canceled),
-            executor = self.executor() => executor?,
+            executor = self.executor(progress) => executor?,
         };
         executor.watch(progress.fleet().clone());
         let evaluated = tokio::select! {
@@ -269,13 +278,15 @@ impl FunctionPart {
     }
 
     /// Returns the executor; waits for the GPUs that its worker needs.
-    async fn executor(&mut self) -> Result<&mut Executor, RefreshError> {
+    async fn executor(&mut self, progress: &Progress) -> Result<&mut Executor, RefreshError> {
         if self.executor.is_none() {
             let function = &self.function;
             let executor = match &function.gpus {
                 None => function.executor(Arc::clone(&function.launch), function.key.clone()),
                 Some(gpus) => {
+                    let wait = progress.fleet().wait_for("no GPUs of the class are free");
                     let lease = gpus.devices.acquire(&gpus.class, gpus.each).await;
+                    drop(wait);
                     let lease = lease.ok_or_else(|| function.failed(host::no_devices(&gpus.class)))?;
                     let (launch, key) = host::on_devices(&function.launch, &function.key, &lease, &function.pool);
                     self.lease = Some(lease);

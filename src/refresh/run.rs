@@ -23,7 +23,6 @@ use super::provenance::{Definition, FragmentProvenance, Provenance};
 use super::snapshot::{Snapshot, deleted_rows};
 use super::stage::{Carried, StageTimes, StagedFragment, stage_fragment};
 use super::{Limits, RefreshError, RefreshOutcome, RefreshSpec, staleness, tidy};
-use crate::config::DEFAULT_CLASS;
 use crate::failpoint::reach;
 use crate::storage::commit::{self, Replacement};
 use crate::storage::freshness::Freshness;
@@ -256,9 +255,9 @@ impl Attempt<'_> {
 
     /// Says how many Function workers the job wants.
     fn plan_fleet(&self, workers: usize) {
-        if let Some(function) = &self.spec.function {
-            let class = function.gpu_class.as_deref().unwrap_or(DEFAULT_CLASS);
-            self.progress.fleet().plan(workers, class, 0);
+        if let Computation::Function(function) = &self.computation {
+            let (class, gpus_each) = function.placement();
+            self.progress.fleet().plan(workers, class, gpus_each);
         }
     }
 

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    self as native, BinaryOperator, Cte, ExcludeSelectItem, Expr, Function, FunctionArguments, Ident, JoinConstraint,
-    JoinOperator, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, SetOperator,
-    Statement, TableAlias, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
-    WildcardAdditionalOptions,
+    self as native, BinaryOperator, CastKind, Cte, DataType, ExcludeSelectItem, Expr, Function, FunctionArguments,
+    Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, SetOperator, Statement, TableAlias, TableFactor, TableWithJoins, Value, Visit, VisitMut, Visitor,
+    VisitorMut, WildcardAdditionalOptions,
 };
 
 use crate::error::{Result, SqlError};
@@ -60,6 +60,13 @@ impl VisitorMut for Postgres {
                 }
             }
             Expr::Cast { expr: operand, data_type, .. } => array::cast_literal(operand, data_type),
+            Expr::Value(value) => {
+                if let Value::Number(text, _) = &value.value
+                    && is_beyond_numeric(text)
+                {
+                    *expr = as_double(text);
+                }
+            }
             Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => array::compared_literal(right),
             _ => {}
         }
@@ -71,6 +78,30 @@ impl VisitorMut for Postgres {
             strip_schema(name);
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Digits that a `numeric` holds here, on either side of the point.
+const NUMERIC_DIGITS_MAX: i64 = 76;
+
+/// Returns whether a number with an exponent is too large or too fine for `numeric`.
+fn is_beyond_numeric(text: &str) -> bool {
+    let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else { return false };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let Ok(exponent) = exponent.parse::<i32>() else { return false };
+    let digits = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
+    digits(whole).saturating_add(exponent.into()) > NUMERIC_DIGITS_MAX
+        || digits(fraction).saturating_sub(exponent.into()) > NUMERIC_DIGITS_MAX
+}
+
+/// `CAST('<text>' AS double precision)`
+fn as_double(text: &str) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::Value(Value::SingleQuotedString(text.to_owned()).with_empty_span())),
+        data_type: DataType::DoublePrecision,
+        array: false,
+        format: None,
     }
 }
 

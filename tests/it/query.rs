@@ -237,3 +237,13 @@ async fn psql_describes_what_there_is() {
     let described = String::from_utf8_lossy(&described.stdout);
     assert!(described.starts_with("id|bigint|"), "{described}");
 }
+
+#[tokio::test]
+async fn numbers_of_any_exponent_are_read() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    let numbers = "SELECT 1e300, -2.5E-200, 1e3, 1.5e-3, 1e77 > 1e76";
+    assert_eq!(rows(&client, numbers).await, ["1e+300|-2.5e-200|1000|0.0015|t"]);
+    let refused = error(&client, "SELECT 1e400").await;
+    assert!(refused.starts_with("22003"), "{refused}");
+}

@@ -239,21 +239,27 @@ pub(super) fn copy(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
 }
 
 /// Spells the options of `COPY` as the native parser knows them. `before` is the
-/// word that stands before, in upper case; `None` leaves the token out.
-fn copy_spelling(before: &str, token: &Token) -> Option<Token> {
+/// word that stands before, in upper case; no token leaves it out. All columns, `*`,
+/// are spelled as the list of one quoted star, which no column is called.
+fn copy_spelling(before: &str, token: &Token) -> Vec<Token> {
     let word = match token {
         Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_uppercase(),
         Token::Number(digits, _) => digits.clone(),
-        Token::EscapedStringLiteral(text) => return Some(Token::SingleQuotedString(text.clone())),
-        _ => return Some(token.clone()),
+        Token::EscapedStringLiteral(text) => return vec![Token::SingleQuotedString(text.clone())],
+        Token::Mul if matches!(before, "FORCE_QUOTE" | "FORCE_NOT_NULL" | "FORCE_NULL") => {
+            return vec![Token::LParen, Token::make_word("*", Some('"')), Token::RParen];
+        }
+        // The grammar before PostgreSQL 9.0: FORCE QUOTE *.
+        Token::Mul if matches!(before, "QUOTE" | "NULL") => return vec![Token::make_word("*", Some('"'))],
+        _ => return vec![token.clone()],
     };
     let switch = matches!(before, "FREEZE" | "HEADER");
-    Some(match word.as_str() {
+    vec![match word.as_str() {
         "ON" | "1" if switch => Token::make_keyword("TRUE"),
         "OFF" | "0" if switch => Token::make_keyword("FALSE"),
         // The form of PostgreSQL 7.2, which libraries still send.
         "DELIMITERS" => Token::make_keyword("DELIMITER"),
-        "WITH" if before == "DELIMITERS" => return None,
+        "WITH" if before == "DELIMITERS" => return Vec::new(),
         _ => token.clone(),
-    })
+    }]
 }

@@ -183,8 +183,8 @@ impl Named {
 }
 
 fn positions(named: &[sqlparser::ast::Ident], columns: &[String], word: &str) -> Result<Vec<usize>> {
+    // The parser's spelling of all columns.
     if let [all] = named
-        && all.quote_style.is_none()
         && all.value == "*"
     {
         return Ok((0..columns.len()).collect());

@@ -75,6 +75,8 @@ async fn a_function_is_called_in_every_clause() {
         ("SELECT n.x, m.z FROM n JOIN m ON g(n.x) = m.z WHERE n.x < 3 ORDER BY n.x", "0|0 1|1"),
         ("SELECT n.x, m.z FROM n JOIN m ON add(n.x, m.z) = 10 ORDER BY n.x", "3|7 9|1"),
         ("SELECT n.x, m.z FROM n JOIN m ON n.x = m.z AND g(n.x) = 1 ORDER BY n.x", "1|1 7|7"),
+        ("SELECT n.x, m.z FROM n, m WHERE add(n.x, m.z) = 10 ORDER BY n.x", "3|7 9|1"),
+        ("SELECT x FROM (SELECT n.x, m.z FROM n, m) AS s WHERE add(s.x, s.z) = 10 AND x < 9", "3"),
         ("SELECT m.z, n.x FROM m LEFT JOIN n ON g(m.z) = 1 AND n.x = m.z ORDER BY m.z", "0|∅ 1|1 7|7"),
         ("SELECT add(g(x), g(x)) FROM n WHERE add(g(x), 0) = 2 ORDER BY x", "4 4 4"),
         ("SELECT sum(add(g(x), 1)) FROM n", "19"),

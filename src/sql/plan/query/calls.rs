@@ -1,7 +1,7 @@
 //! Calls of registered Functions below the clauses that cannot make them.
 //!
-//! DataFusion runs asynchronous functions in projections and filters, one level deep. Here every other call is computed by
-//! a projection of its own below the operator that has it, which then reads a column: arguments of other calls, of
+//! DataFusion runs asynchronous functions in projections, one level deep. Here every other call is computed by a
+//! projection of its own below the operator that has it, which then reads a column: filters, arguments of other calls, of
 //! aggregates and of window functions, GROUP BY, ORDER BY, DISTINCT ON, VALUES, and the conditions of joins. Each
 //! operator keeps the columns that it has.
 
@@ -39,7 +39,7 @@ type Computed = Vec<(Expr, Column)>;
 
 impl Names {
     fn lift(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        let plain = matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_));
+        let plain = matches!(node, LogicalPlan::Projection(_));
         let mut found = false;
         node.apply_expressions(|expr| {
             found |= if plain { has_nested_call(expr)? } else { has_call(expr)? };
@@ -107,10 +107,11 @@ impl Names {
         Ok(LogicalPlan::Projection(Projection::try_new(expr, input)?))
     }
 
+    /// A filter could make calls itself, but the optimizer moves its parts into the conditions of joins. It does not
+    /// move them below the projection that computes the calls.
     fn filter(&mut self, filter: Filter) -> Result<LogicalPlan> {
         let columns = filter.input.schema().columns();
-        let (mut predicate, input) =
-            self.below(vec![filter.predicate], filter.input, |expr| Ok(!has_nested_call(expr)?))?;
+        let (mut predicate, input) = self.below(vec![filter.predicate], filter.input, no_call)?;
         let filter = Filter::try_new(predicate.remove(0), input)?;
         only(LogicalPlan::Filter(filter), columns)
     }
@@ -186,7 +187,7 @@ impl Names {
         let join = Join::try_new(left, right, on, beside, join_type, join_constraint, null_equality, null_aware)?;
         let mut joined = LogicalPlan::Join(join);
         if let Some(predicate) = conjunction(above) {
-            joined = self.lift(LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(joined))?))?.data;
+            joined = self.filter(Filter::try_new(predicate, Arc::new(joined))?)?;
         }
         only(joined, columns)
     }
