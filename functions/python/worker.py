@@ -78,12 +78,14 @@ _own_files = {"<function>"}
 
 
 def described(error):
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [f for f in frames if f.filename in _own_files]
-    where = ""
-    if ours:
-        last = ours[-1]
-        where = f"line {last.lineno} in {last.name}" + ("" if last.filename == "<function>" else f" of {last.filename}")
+    # Walked by hand: extract_tb looks up the text of every line, which many failing rows would pay for.
+    where, tb = "", error.__traceback__
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if code.co_filename in _own_files:
+            where = f"line {tb.tb_lineno} in {code.co_name}"
+            where += "" if code.co_filename == "<function>" else f" of {code.co_filename}"
+        tb = tb.tb_next
     return {"type": type(error).__name__[:200], "message": message_of(error), "where": where[:300]}
 
 
