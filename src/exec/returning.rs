@@ -31,7 +31,7 @@ impl Keeper {
     /// Returns a keeper, if there is a list to keep for.
     pub(super) fn of(engine: &Engine, returning: Option<&Returning>) -> Option<Self> {
         let returning = Arc::new(returning?.clone());
-        let pool = engine.state().runtime_env().memory_pool.clone();
+        let pool = Arc::clone(&engine.state().runtime_env().memory_pool);
         let reservation = MemoryConsumer::new("RETURNING").register(&pool);
         Some(Self { returning, kept: Arc::new(Mutex::new(Kept { batches: Vec::new(), reservation })) })
     }

@@ -13,7 +13,7 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::scalar::ScalarValue;
 use futures::{FutureExt, StreamExt};
 use lancegate_wire::copy::{CopyEncoder, CopyOptions};
-use lancegate_wire::{FormatSettings, RowEncoder, WireError, backend};
+use lancegate_wire::{Format, FormatSettings, RowEncoder, WireError, backend};
 
 use crate::error::{Result, SqlError};
 use crate::exec::RowsTag;
@@ -84,7 +84,7 @@ enum Encoder {
     /// DataRow.
     Rows(RowEncoder),
     /// CopyData.
-    Copy(CopyEncoder, CopyOptions),
+    Copy(Box<CopyEncoder>, Format),
 }
 
 impl Encoder {
@@ -141,7 +141,7 @@ impl RowSource {
         (options, settings): (&CopyOptions, &FormatSettings),
     ) -> Result<Self> {
         let encoder = CopyEncoder::new(&schema, options, settings).map_err(|error| reply::from_wire(&error))?;
-        Ok(Self::with(schema, stream, tag, Encoder::Copy(encoder, options.clone())))
+        Ok(Self::with(schema, stream, tag, Encoder::Copy(Box::new(encoder), options.field_format())))
     }
 
     fn with(schema: SchemaRef, stream: SendableRecordBatchStream, tag: RowsTag, encoder: Encoder) -> Self {
@@ -159,8 +159,8 @@ impl RowSource {
     /// # Errors
     /// If the line of names exceeds a message.
     pub(in crate::pg) fn begin_copy(&self, out: &mut BytesMut) -> Result<()> {
-        if let Encoder::Copy(encoder, options) = &self.encoder {
-            backend::copy_out_response(out, options.field_format(), self.schema.fields().len());
+        if let Encoder::Copy(encoder, format) = &self.encoder {
+            backend::copy_out_response(out, *format, self.schema.fields().len());
             encoder.start(out).map_err(|error| reply::from_wire(&error))?;
         }
         Ok(())

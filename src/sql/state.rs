@@ -16,6 +16,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::OptimizerConfig;
 use datafusion::physical_plan::ExecutionPlan;
 
+use crate::sql::plan::query::calls;
+
 /// A state that is not changed any more.
 #[derive(Debug)]
 pub struct PlannerState {
@@ -63,6 +65,7 @@ impl PlannerState {
         }
         let analyzed = self.state.analyzer().execute_and_check(plan.clone(), self.state.config_options(), |_, _| {})?;
         let optimized = self.state.optimizer().optimize(analyzed, &Moment::of(&self.state), |_, _| {})?;
+        let optimized = calls::lift(optimized)?;
         self.state.query_planner().create_physical_plan(&optimized, &self.state).await
     }
 }

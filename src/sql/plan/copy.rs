@@ -26,14 +26,14 @@ pub enum CopyPlan {
     /// COPY … TO STDOUT.
     To {
         /// The rows.
-        query: QueryPlan,
+        query: Box<QueryPlan>,
         /// Their form.
         options: CopyOptions,
     },
     /// COPY … FROM STDIN.
     From {
         /// The table.
-        table: BoundTable,
+        table: Box<BoundTable>,
         /// The columns that get a value, in the order of the fields.
         columns: Vec<FieldRef>,
         /// The form of the rows.
@@ -67,7 +67,7 @@ impl Planner {
             CopySource::Query(query) => {
                 let query = self.bind_query(Native::Query(query.clone())).await?;
                 let names: Vec<_> = query.columns.fields().iter().map(|field| field.name().clone()).collect();
-                CopyPlan::To { options: named.resolve(copy, &names, *to)?, query }
+                CopyPlan::To { options: named.resolve(copy, &names, *to)?, query: Box::new(query) }
             }
             CopySource::Table { table_name, columns } => {
                 let name = ObjectName::from_native(table_name).ok_or_else(|| {
@@ -78,9 +78,9 @@ impl Planner {
                 let names: Vec<_> = columns.iter().map(|field| field.name().clone()).collect();
                 let options = named.resolve(copy, &names, *to)?;
                 match to {
-                    false => CopyPlan::From { table, columns, options },
+                    false => CopyPlan::From { table: Box::new(table), columns, options },
                     true => {
-                        let query = self.bind_query(select(table_name, &names)).await?;
+                        let query = Box::new(self.bind_query(select(table_name, &names)).await?);
                         CopyPlan::To { query, options }
                     }
                 }

@@ -32,7 +32,7 @@ use crate::storage::provider::{Columns, LanceTable};
 use crate::system::{self, SYSTEM_DATABASE, SystemContext};
 
 pub(crate) mod binder;
-mod calls;
+pub(crate) mod calls;
 pub(crate) mod one_row;
 pub(crate) mod registered;
 

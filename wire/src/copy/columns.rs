@@ -91,40 +91,38 @@ impl CopyColumns {
         Some(match (self.format, self.oids[column], self.schema.field(column).data_type()) {
             (Format::Text, oid::INT4, DataType::Int32) => {
                 let mut builder = Int32Builder::with_capacity(count);
-                each(fields, |field| Some(builder.append_option(parse_option(field)?)))?;
+                for field in fields {
+                    builder.append_option(parse_option(field)?);
+                }
                 Arc::new(builder.finish())
             }
             (Format::Text, oid::INT8, DataType::Int64) => {
                 let mut builder = Int64Builder::with_capacity(count);
-                each(fields, |field| Some(builder.append_option(parse_option(field)?)))?;
+                for field in fields {
+                    builder.append_option(parse_option(field)?);
+                }
                 Arc::new(builder.finish())
             }
             (Format::Text, oid::FLOAT8, DataType::Float64) => {
                 let mut builder = Float64Builder::with_capacity(count);
-                each(fields, |field| Some(builder.append_option(parse_float(field)?)))?;
+                for field in fields {
+                    builder.append_option(parse_float(field)?);
+                }
                 Arc::new(builder.finish())
             }
             (_, oid::TEXT | oid::VARCHAR, DataType::Utf8) => {
                 let mut builder = StringBuilder::with_capacity(count, 16 * count);
-                each(fields, |field| {
+                for field in fields {
                     match field {
                         Some(bytes) => builder.append_value(strict_text(bytes).ok()?),
                         None => builder.append_null(),
                     }
-                    Some(())
-                })?;
+                }
                 Arc::new(builder.finish())
             }
             _ => return None,
         })
     }
-}
-
-fn each<'a>(
-    mut fields: impl Iterator<Item = Option<&'a Bytes>>,
-    mut append: impl FnMut(Option<&'a Bytes>) -> Option<()>,
-) -> Option<()> {
-    fields.try_for_each(|field| append(field))
 }
 
 /// Reads plain digits with a minus sign; `None` leaves the rest to the caller.

@@ -1,11 +1,16 @@
 //! Calls of registered Functions below the clauses that cannot make them.
 //!
-//! DataFusion runs asynchronous functions in projections, one level deep. Here every other call is computed by a
-//! projection of its own below the operator that has it, which then reads a column: filters, arguments of other calls, of
-//! aggregates and of window functions, GROUP BY, ORDER BY, DISTINCT ON, VALUES, and the conditions of joins. Each
-//! operator keeps the columns that it has.
+//! DataFusion runs asynchronous functions in projections, one level deep, and in filters, which it may yet make part of a
+//! join that cannot. Here every other call is computed by a projection of its own below the operator that has it, which
+//! then reads a column: arguments of other calls, of aggregates and of window functions, WHERE, GROUP BY, ORDER BY,
+//! DISTINCT ON, VALUES, and the conditions of joins. Each operator keeps the columns that it has. A condition on such a
+//! column stays above the projection, because the function is declared volatile; other conditions move below it.
+//!
+//! This is done when a query is bound, so that conditions find their place, and again behind the optimizer, which puts
+//! projections together again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, JoinType, Result, not_impl_err};
@@ -19,26 +24,36 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 /// Rows of a VALUES with calls, at most: each becomes a plan of its own.
 const ROWS_MAX: usize = 1_000;
 
-/// Moves the calls of a bound query to where they can be made; its columns stay as they are.
+/// Tells the columns apart that calls are computed in, also those of an earlier pass.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Moves the calls of a query to where they can be made; its columns stay as they are.
 ///
 /// # Errors
 /// For a call that belongs to both sides of an outer join.
-pub(super) fn lift(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut names = Names::default();
-    Ok(plan.transform_up_with_subqueries(|node| names.lift(node))?.data)
+pub(crate) fn lift(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= has_call(expr)?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    if !found {
+        return Ok(plan);
+    }
+    Ok(plan.transform_up_with_subqueries(|node| Lift.lift(node))?.data)
 }
 
-/// Gives out the names of the columns that calls are computed in.
-#[derive(Default)]
-struct Names {
-    given: usize,
-}
+/// Rewrites one operator.
+#[derive(Clone, Copy)]
+struct Lift;
 
 /// Calls and the columns that hold their values.
 type Computed = Vec<(Expr, Column)>;
 
-impl Names {
-    fn lift(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+impl Lift {
+    fn lift(self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let plain = matches!(node, LogicalPlan::Projection(_));
         let mut found = false;
         node.apply_expressions(|expr| {
@@ -65,13 +80,13 @@ impl Names {
 
     /// Computes calls below `expressions`, innermost first, until `done`; returns the rest of them and the new input.
     fn below(
-        &mut self,
+        self,
         mut expressions: Vec<Expr>,
         input: Arc<LogicalPlan>,
         done: fn(&Expr) -> Result<bool>,
     ) -> Result<(Vec<Expr>, Arc<LogicalPlan>)> {
         let mut input = input;
-        while let Some(computed) = self.innermost(&expressions, done)? {
+        while let Some(computed) = innermost(&expressions, done)? {
             let columns = input.schema().columns().into_iter().map(Expr::Column);
             let calls = computed.iter().map(|(call, column)| call.clone().alias(&column.name));
             input = Arc::new(LogicalPlan::Projection(Projection::try_new(columns.chain(calls).collect(), input)?));
@@ -80,25 +95,7 @@ impl Names {
         Ok((expressions, input))
     }
 
-    /// Calls without calls in them, of the expressions that are not `done`; `None` if all are.
-    fn innermost(&mut self, expressions: &[Expr], done: fn(&Expr) -> Result<bool>) -> Result<Option<Computed>> {
-        let mut computed = Computed::new();
-        for expression in expressions {
-            if done(expression)? {
-                continue;
-            }
-            expression.apply(|node| {
-                if is_call(node) && !has_nested_call(node)? && computed.iter().all(|(known, _)| known != node) {
-                    self.given += 1;
-                    computed.push((node.clone(), Column::from_name(format!("__call_{}", self.given))));
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-        }
-        Ok((!computed.is_empty()).then_some(computed))
-    }
-
-    fn projection(&mut self, projection: Projection) -> Result<LogicalPlan> {
+    fn projection(self, projection: Projection) -> Result<LogicalPlan> {
         let Projection { expr, input, .. } = projection;
         let names = NamePreserver::new_for_projection();
         let saved: Vec<_> = expr.iter().map(|expr| names.save(expr)).collect();
@@ -107,16 +104,25 @@ impl Names {
         Ok(LogicalPlan::Projection(Projection::try_new(expr, input)?))
     }
 
-    /// A filter could make calls itself, but the optimizer moves its parts into the conditions of joins. It does not
-    /// move them below the projection that computes the calls.
-    fn filter(&mut self, filter: Filter) -> Result<LogicalPlan> {
-        let columns = filter.input.schema().columns();
-        let (mut predicate, input) = self.below(vec![filter.predicate], filter.input, no_call)?;
-        let filter = Filter::try_new(predicate.remove(0), input)?;
-        only(LogicalPlan::Filter(filter), columns)
+    fn filter(self, filter: Filter) -> Result<LogicalPlan> {
+        let Filter { predicate, mut input, .. } = filter;
+        let columns = input.schema().columns();
+        let (mut calling, mut plain) = (Vec::new(), Vec::new());
+        for part in split_conjunction_owned(predicate) {
+            if has_call(&part)? { calling.push(part) } else { plain.push(part) }
+        }
+        // A row that is out without a call spares it.
+        if let Some(predicate) = conjunction(plain) {
+            input = Arc::new(LogicalPlan::Filter(Filter::try_new(predicate, input)?));
+        }
+        let (calling, input) = self.below(calling, input, no_call)?;
+        match conjunction(calling) {
+            Some(predicate) => only(LogicalPlan::Filter(Filter::try_new(predicate, input)?), columns),
+            None => only(Arc::unwrap_or_clone(input), columns),
+        }
     }
 
-    fn aggregate(&mut self, aggregate: Aggregate) -> Result<LogicalPlan> {
+    fn aggregate(self, aggregate: Aggregate) -> Result<LogicalPlan> {
         let Aggregate { input, mut group_expr, aggr_expr, schema, .. } = aggregate;
         let groups = group_expr.len();
         group_expr.extend(aggr_expr);
@@ -127,7 +133,7 @@ impl Names {
         as_before(lifted, &schema, columns)
     }
 
-    fn window(&mut self, window: Window) -> Result<LogicalPlan> {
+    fn window(self, window: Window) -> Result<LogicalPlan> {
         let Window { input, window_expr, schema } = window;
         let before = input.schema().columns();
         let (window_expr, input) = self.below(window_expr, input, no_call)?;
@@ -137,7 +143,7 @@ impl Names {
         as_before(lifted, &schema, before.into_iter().chain(computed).collect())
     }
 
-    fn sort(&mut self, sort: Sort) -> Result<LogicalPlan> {
+    fn sort(self, sort: Sort) -> Result<LogicalPlan> {
         let Sort { expr, input, fetch } = sort;
         let columns = input.schema().columns();
         let keys = expr.iter().map(|key| key.expr.clone()).collect();
@@ -146,7 +152,7 @@ impl Names {
         only(LogicalPlan::Sort(Sort { expr, input, fetch }), columns)
     }
 
-    fn distinct_on(&mut self, on: DistinctOn) -> Result<LogicalPlan> {
+    fn distinct_on(self, on: DistinctOn) -> Result<LogicalPlan> {
         let DistinctOn { on_expr, select_expr, sort_expr, input, .. } = on;
         let names = NamePreserver::new_for_projection();
         let saved: Vec<_> = select_expr.iter().map(|expr| names.save(expr)).collect();
@@ -163,7 +169,7 @@ impl Names {
     }
 
     /// A call in ON belongs to the side whose columns it reads. What reads both is decided above an inner join.
-    fn join(&mut self, join: Join) -> Result<LogicalPlan> {
+    fn join(self, join: Join) -> Result<LogicalPlan> {
         let Join { mut left, mut right, on, filter, join_type, join_constraint, null_equality, null_aware, schema } =
             join;
         let columns = schema.columns();
@@ -187,13 +193,13 @@ impl Names {
         let join = Join::try_new(left, right, on, beside, join_type, join_constraint, null_equality, null_aware)?;
         let mut joined = LogicalPlan::Join(join);
         if let Some(predicate) = conjunction(above) {
-            joined = self.filter(Filter::try_new(predicate, Arc::new(joined))?)?;
+            joined = self.lift(LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(joined))?))?.data;
         }
         only(joined, columns)
     }
 
     /// Computes the calls that read columns of one input of a join and no others.
-    fn of_side(&mut self, expressions: Vec<Expr>, input: Arc<LogicalPlan>) -> Result<(Vec<Expr>, Arc<LogicalPlan>)> {
+    fn of_side(self, expressions: Vec<Expr>, input: Arc<LogicalPlan>) -> Result<(Vec<Expr>, Arc<LogicalPlan>)> {
         let mut own: Vec<Expr> = Vec::new();
         for expression in &expressions {
             expression.apply(|node| {
@@ -219,7 +225,7 @@ impl Names {
     }
 
     /// Makes a query of each row.
-    fn values(&mut self, values: Values) -> Result<LogicalPlan> {
+    fn values(self, values: Values) -> Result<LogicalPlan> {
         let Values { schema, values } = values;
         if values.len() > ROWS_MAX {
             return not_impl_err!("calls of Functions in more than {ROWS_MAX} rows of VALUES are not supported");
@@ -237,6 +243,24 @@ impl Names {
         let columns = all.schema().columns();
         as_before(all, &schema, columns)
     }
+}
+
+/// Calls without calls in them, of the expressions that are not `done`; `None` if all are.
+fn innermost(expressions: &[Expr], done: fn(&Expr) -> Result<bool>) -> Result<Option<Computed>> {
+    let mut computed = Computed::new();
+    for expression in expressions {
+        if done(expression)? {
+            continue;
+        }
+        expression.apply(|node| {
+            if is_call(node) && !has_nested_call(node)? && computed.iter().all(|(known, _)| known != node) {
+                let name = format!("__call_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+                computed.push((node.clone(), Column::from_name(name)));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok((!computed.is_empty()).then_some(computed))
 }
 
 fn is_call(expr: &Expr) -> bool {
