@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Cast, Expr, LogicalPlan};
+use datafusion::logical_expr::{Cast, Expr, LogicalPlan, TypeSignature};
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{Result, SqlError};
@@ -63,7 +63,7 @@ pub fn resolve(plan: LogicalPlan, declared: &[Option<DataType>]) -> Result<(Logi
         }
         inferred[index] = field.as_ref().map(|field| field.data_type().clone()).filter(|found| !found.is_null());
     }
-    for (index, data_type) in cast(&plan)? {
+    for (index, data_type) in cast(&plan)?.into_iter().chain(arguments(&plan)?) {
         if let Some(inferred) = inferred.get_mut(index) {
             inferred.get_or_insert(data_type);
         }
@@ -109,6 +109,29 @@ fn cast(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
                 {
                     let index = index_of(&placeholder.id).ok();
                     found.extend(index.map(|index| (index, field.data_type().clone())));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// Returns the parameters that are arguments of functions with one signature, as
+/// registered Functions have.
+fn arguments(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
+    let mut found = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::ScalarFunction(function) = expr
+                    && let TypeSignature::Exact(types) = &function.func.signature().type_signature
+                {
+                    for (argument, data_type) in function.args.iter().zip(types) {
+                        if let Expr::Placeholder(placeholder) = argument {
+                            found.extend(index_of(&placeholder.id).ok().map(|index| (index, data_type.clone())));
+                        }
+                    }
                 }
                 Ok(TreeNodeRecursion::Continue)
             })

@@ -63,6 +63,7 @@ impl VisitorMut for Postgres {
             Expr::Value(value) => {
                 if let Value::Number(text, _) = &value.value
                     && is_beyond_numeric(text)
+                    && is_double(text)
                 {
                     *expr = as_double(text);
                 }
@@ -92,6 +93,13 @@ fn is_beyond_numeric(text: &str) -> bool {
     let digits = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
     digits(whole).saturating_add(exponent.into()) > NUMERIC_DIGITS_MAX
         || digits(fraction).saturating_sub(exponent.into()) > NUMERIC_DIGITS_MAX
+}
+
+/// Returns whether a number is in the range of `double precision`; others are refused, not rounded to infinity or zero.
+fn is_double(text: &str) -> bool {
+    let is_zero =
+        |text: &str| !text.split(['e', 'E']).next().unwrap_or_default().contains(|digit| matches!(digit, '1'..='9'));
+    text.parse::<f64>().is_ok_and(|value| value.is_finite() && (value != 0.0 || is_zero(text)))
 }
 
 /// `CAST('<text>' AS double precision)`
