@@ -143,6 +143,10 @@ async fn bad_data_names_its_line_and_leaves_nothing() {
         assert_eq!(failed.as_db_error().unwrap().where_(), Some(context));
         assert_eq!(rows(&client, "SELECT count(*) FROM t").await, ["0"], "{expected}");
     }
+    // psql sends the line that ends the data, too.
+    let failed =
+        copy_in(&client, "COPY t FROM STDIN", &[b"1\t1\ts\t\\N\tt\n1\tx\ts\t\\N\tt\n\\.\n"]).await.unwrap_err();
+    assert_eq!(failed.as_db_error().unwrap().where_(), Some("COPY t, line 2, column x: \"x\""));
     let text = b"1\t1\t\xff\t\\N\tt\n";
     let failed = copy_in(&client, "COPY t FROM STDIN", &[text]).await.unwrap_err();
     assert!(describe(&failed).starts_with("22021: invalid byte sequence"), "{}", describe(&failed));

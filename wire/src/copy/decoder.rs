@@ -174,6 +174,8 @@ impl CopyDecoder {
             _ => line,
         };
         if line == b"\\."[..] {
+            // It is no line of the data: messages count those.
+            self.lines -= 1;
             self.ended = true;
             self.buffer.clear();
             return Ok(());
