@@ -51,7 +51,7 @@ fn from_ref(error: &DataFusionError) -> SqlError {
         DataFusionError::ObjectStore(error) => SqlError::new(SqlState::IO_ERROR, lower(&error.to_string())),
         DataFusionError::IoError(error) => io_error(error),
         DataFusionError::SQL(error, _) => SqlError::new(SqlState::SYNTAX_ERROR, lower(&parser_message(error))),
-        DataFusionError::NotImplemented(message) => SqlError::not_supported(lower(message)),
+        DataFusionError::NotImplemented(message) => not_implemented(message),
         DataFusionError::Plan(message) => plan(message),
         DataFusionError::Configuration(message) => SqlError::new(SqlState::INVALID_PARAMETER_VALUE, lower(message)),
         DataFusionError::Execution(message) => execution(message),
@@ -60,6 +60,15 @@ fn from_ref(error: &DataFusionError) -> SqlError {
         DataFusionError::External(error) => external(error.as_ref()),
         DataFusionError::Internal(message) => internal(message),
         DataFusionError::Substrait(message) | DataFusionError::Ffi(message) => SqlError::internal(message),
+    }
+}
+
+fn not_implemented(message: &str) -> SqlError {
+    let number = message.starts_with("Decimal ")
+        && (message.contains("supported scale") || message.contains("supported precision"));
+    match number {
+        true => SqlError::not_supported("numbers of more than 76 digits are not supported"),
+        false => SqlError::not_supported(lower(message)),
     }
 }
 

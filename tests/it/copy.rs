@@ -9,6 +9,7 @@ use tokio_postgres::binary_copy::{BinaryCopyInWriter, BinaryCopyOutStream};
 use tokio_postgres::types::Type;
 
 use crate::harness::Gateway;
+use crate::privileges::user;
 use crate::rows::{describe, error, rows, run};
 
 const TABLE: &str = "CREATE TABLE t (id bigint, x double precision, s text, on_day date, ok boolean)";
@@ -222,10 +223,10 @@ async fn what_cannot_be_copied_is_refused_by_name() {
 async fn z02_copy_takes_the_rights_of_insert_and_select() {
     let gateway = Gateway::start();
     let admin = gateway.connect().await;
-    run(&admin, "CREATE TABLE t (id bigint); CREATE USER ann PASSWORD 'ann has a long password'").await;
-    run(&admin, "GRANT USAGE ON DATABASE lancegate TO USER ann; GRANT USAGE ON SCHEMA public TO USER ann").await;
+    run(&admin, "CREATE TABLE t (id bigint)").await;
+    let ann = user(&gateway, &admin, "ann").await;
+    run(&admin, "GRANT USAGE ON SCHEMA public TO USER ann").await;
     run(&admin, "GRANT INSERT ON TABLE t TO USER ann").await;
-    let ann = gateway.connect_as("ann", "ann has a long password").await.unwrap();
     let refused = error(&ann, "COPY t TO STDOUT").await;
     assert!(refused.starts_with("42501: permission denied for table t"), "{refused}");
     assert_eq!(copy_in(&ann, "COPY t FROM STDIN", &[b"7\n"]).await.unwrap(), 1);

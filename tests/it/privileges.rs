@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 use crate::harness::Gateway;
 use crate::rows::{error, rows, run};
 
-async fn user(gateway: &Gateway, admin: &Client, name: &str) -> Client {
+pub(crate) async fn user(gateway: &Gateway, admin: &Client, name: &str) -> Client {
     let password = format!("{name} has a long password");
     run(admin, &format!("CREATE USER {name} PASSWORD '{password}'")).await;
     run(admin, &format!("GRANT USAGE ON DATABASE lancegate TO USER {name}")).await;

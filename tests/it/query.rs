@@ -247,6 +247,7 @@ async fn numbers_of_any_exponent_are_read() {
     // Neither infinity nor zero in silence.
     for beyond in ["SELECT 1e400", "SELECT 1e-400"] {
         let refused = error(&client, beyond).await;
-        assert!(refused.starts_with("0A000"), "{beyond}: {refused}");
+        let expected = "0A000: numbers of more than 76 digits are not supported";
+        assert_eq!(refused, expected, "{beyond}");
     }
 }

@@ -1,6 +1,7 @@
 //! RETURNING of INSERT, UPDATE and DELETE.
 
 use crate::harness::Gateway;
+use crate::privileges::user;
 use crate::rows::{error, rows, run};
 
 #[tokio::test]
@@ -49,10 +50,10 @@ async fn it_is_described_and_has_the_tag_of_the_change() {
 async fn z02_returning_takes_the_right_to_select() {
     let gateway = Gateway::start();
     let admin = gateway.connect().await;
-    run(&admin, "CREATE TABLE t (id bigint); CREATE USER ann PASSWORD 'ann has a long password'").await;
-    run(&admin, "GRANT USAGE ON DATABASE lancegate TO USER ann; GRANT USAGE ON SCHEMA public TO USER ann").await;
+    run(&admin, "CREATE TABLE t (id bigint)").await;
+    let ann = user(&gateway, &admin, "ann").await;
+    run(&admin, "GRANT USAGE ON SCHEMA public TO USER ann").await;
     run(&admin, "GRANT INSERT ON TABLE t TO USER ann").await;
-    let ann = gateway.connect_as("ann", "ann has a long password").await.unwrap();
     let refused = error(&ann, "INSERT INTO t VALUES (1) RETURNING id").await;
     assert!(refused.starts_with("42501: permission denied for table t"), "{refused}");
     assert_eq!(rows(&admin, "SELECT count(*) FROM t").await, ["0"]);
