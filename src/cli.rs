@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{CONFIG_VARIABLE, Config, Problems, Sources};
+use lancegate_engine::config::{CONFIG_VARIABLE, Config, Problems, Sources};
 
 mod check;
 mod demo;
@@ -128,7 +128,7 @@ pub fn run() -> ExitCode {
         Command::Grant(args) => user::grant(args),
         Command::Check(args) => check::run(args),
         Command::ConfigExample => {
-            output::text(&crate::config::example());
+            output::text(&lancegate_engine::config::example());
             Ok(())
         }
         Command::FunctionWorker { arguments } => return lancegate_functions::worker_main(&arguments),

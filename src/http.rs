@@ -16,8 +16,8 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::HttpConfig;
-use crate::metrics::Metrics;
+use lancegate_engine::config::HttpConfig;
+use lancegate_engine::metrics::Metrics;
 use crate::shutdown::Readiness;
 
 mod health;

@@ -13,8 +13,8 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::exec::Engine;
-use crate::metrics::Metrics;
+use lancegate_engine::exec::Engine;
+use lancegate_engine::metrics::Metrics;
 use crate::pg::admission::Admission;
 use crate::pg::cancel::CancelRegistry;
 
@@ -156,7 +156,7 @@ impl PgShared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Sources};
+    use lancegate_engine::config::{Config, Sources};
 
     #[tokio::test]
     async fn the_defaults_are_those_of_the_configuration() {

@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::TryInitError;
 
-use crate::config::{LogConfig, LogFormat};
+use lancegate_engine::config::{LogConfig, LogFormat};
 
 /// What is never written, whatever the level.
 const SILENT: &str = "sqlparser=off";

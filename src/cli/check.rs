@@ -8,9 +8,9 @@ use clap::Args;
 use lancegate_catalog::CatalogError;
 
 use super::{CommandResult, ConfigArgs, io_runtime, output};
-use crate::config::Config;
+use lancegate_engine::config::Config;
 use crate::gateway::{StartError, metadata_advice, open_catalog, prepare_folder};
-use crate::secrets::key::KeyRing;
+use lancegate_engine::secrets::key::KeyRing;
 use crate::tls;
 
 /// Arguments of `check`.

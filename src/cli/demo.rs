@@ -9,7 +9,7 @@ use lancegate_auth::Secret;
 
 use super::{CommandResult, io_runtime, output};
 use crate::admin::{self, FIRST_USER};
-use crate::config::{Config, Sources};
+use lancegate_engine::config::{Config, Sources};
 use crate::gateway::Gateway;
 use crate::shutdown::Signals;
 use crate::telemetry;
@@ -76,7 +76,7 @@ pub(super) fn run(args: DemoArgs) -> CommandResult {
     io_runtime()?.block_on(show(config, password, args.keep))
 }
 
-fn configure(data: &str, password: &Secret<String>) -> Result<Config, crate::config::Problems> {
+fn configure(data: &str, password: &Secret<String>) -> Result<Config, lancegate_engine::config::Problems> {
     let flag = |key: &str, value: &str| ("--set".to_owned(), key.to_owned(), value.to_owned());
     Config::load(Sources {
         file: None,

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{CommandResult, ConfigArgs, io_runtime, output};
 use crate::admin::FirstLogin;
-use crate::config::Config;
+use lancegate_engine::config::Config;
 use crate::gateway::Gateway;
 use crate::shutdown::Signals;
 use crate::telemetry;

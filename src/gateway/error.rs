@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use lancegate_catalog::CatalogError;
 
 use crate::admin::AdminError;
-use crate::secrets::key::KeyFileError;
+use lancegate_engine::secrets::key::KeyFileError;
 use crate::tls::TlsError;
 
 /// Why a gateway does not start.
@@ -47,10 +47,10 @@ pub enum StartError {
     Tls(#[source] TlsError),
     /// The data is behind a scheme that is not supported.
     #[error("data: {0}")]
-    Store(crate::storage::StorageError),
+    Store(lancegate_engine::storage::StorageError),
     /// The query engine or the login data cannot be opened.
     #[error("query: {}", .0.message)]
-    Engine(crate::error::SqlError),
+    Engine(lancegate_engine::error::SqlError),
     /// The hub that models come from has no usable address.
     #[error("functions.model_endpoint: {0}")]
     Models(String),

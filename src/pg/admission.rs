@@ -5,9 +5,9 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{Result, SqlError};
+use lancegate_engine::error::{Result, SqlError};
 use crate::pg::PgConfig;
-use crate::sqlstate::SqlState;
+use lancegate_engine::sqlstate::SqlState;
 
 /// The counts behind the limits.
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use lancegate_auth::{AwaitingFinal, ChannelBinding, ScramError, ServerExchange, 
 use lancegate_wire::frontend::SaslInitialResponse;
 use lancegate_wire::{FrontendMessage, Phase, backend};
 
-use crate::error::SqlError;
+use lancegate_engine::error::SqlError;
 use crate::pg::PgShared;
 use crate::pg::connection::{Connection, Transport};
 use crate::pg::startup::StartupError;
-use crate::sqlstate::SqlState;
+use lancegate_engine::sqlstate::SqlState;
 
 /// Who knocks, and over what.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rand::RngCore;
 use subtle::ConstantTimeEq;
 
-use crate::session::{CancelReason, StatementContext};
+use lancegate_engine::session::{CancelReason, StatementContext};
 
 /// Wrong keys from one address within [`GUESS_WINDOW`] before its requests are
 /// dropped unread.

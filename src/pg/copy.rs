@@ -11,15 +11,15 @@ use bytes::BytesMut;
 use lancegate_wire::{FrontendMessage, Phase, backend, decode_frontend};
 use tokio::sync::mpsc;
 
-use crate::error::{Result, SqlError};
-use crate::exec::copy::{CopyInput, CopyInputs};
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::copy::{CopyInput, CopyInputs};
 use crate::pg::connection::Transport;
 use crate::pg::reply;
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::Source;
-use crate::sql::plan::Plan;
-use crate::sql::plan::copy::CopyPlan;
-use crate::sqlstate::SqlState;
+use lancegate_engine::sql::plan::Plan;
+use lancegate_engine::sql::plan::copy::CopyPlan;
+use lancegate_engine::sqlstate::SqlState;
 
 /// Messages that may wait for the statement; then the client has to.
 const INPUTS_MAX: usize = 4;

@@ -16,15 +16,15 @@ use lancegate_wire::backend;
 use lancegate_wire::types::{builtin_by_name, builtins};
 use sqlparser::ast as native;
 
-use crate::error::{Result, SqlError};
-use crate::exec::RowsTag;
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::RowsTag;
 use crate::pg::connection::Transport;
 use crate::pg::extended::{LastPlan, Prepared, no_statement};
 use crate::pg::portal::{Portal, PortalState, RowSource};
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::{RanTo, Source, Started, Worker, describe_rows, ensure_block_goes_on};
-use crate::session::TransactionStatus;
-use crate::sqlstate::SqlState;
+use lancegate_engine::session::TransactionStatus;
+use lancegate_engine::sqlstate::SqlState;
 
 /// The formats of Bind, or `None` in the simple protocol, where rows are
 /// described before they are sent.
@@ -331,7 +331,7 @@ async fn evaluate(worker: &Worker, arguments: Option<Source>, prepared: &Prepare
     let mut session = worker.session.lock().await;
     let outcome = worker.engine.execute(&mut session, &plan, Vec::new(), &worker.ctx).await?;
     drop(session);
-    let crate::exec::Outcome::Rows { mut stream, .. } = outcome else {
+    let lancegate_engine::exec::Outcome::Rows { mut stream, .. } = outcome else {
         return Err(SqlError::internal("a query answered no rows"));
     };
     while let Some(batch) = stream.next().await {

@@ -19,13 +19,13 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
-use crate::error::{Result, SqlError};
+use lancegate_engine::error::{Result, SqlError};
 use crate::pg::connection::{Gone, Transport};
 use crate::pg::copy::Feed;
 use crate::pg::reply;
 use crate::pg::session_loop::{Deadline, End, Failure, SessionLoop};
-use crate::session::{CancelReason, StatementContext};
-use crate::sqlstate::SqlState;
+use lancegate_engine::session::{CancelReason, StatementContext};
+use lancegate_engine::sqlstate::SqlState;
 
 /// Encoded chunks that may wait for the socket.
 const CHUNKS_MAX: usize = 2;

@@ -9,8 +9,8 @@ use chrono::Utc;
 use lancegate_auth::{MockSecret, Principal, ScramVerifier, Throttle, ThrottleConfig, ThrottleKey, UserName, Verdict};
 use lancegate_catalog::Catalog;
 
-use crate::error::{Result, SqlError};
-use crate::sqlstate::SqlState;
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::sqlstate::SqlState;
 
 /// The name under which the store keeps the secret of mock verifiers, so that
 /// an unknown user looks the same after a restart.

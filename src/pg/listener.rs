@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use crate::error::SqlError;
+use lancegate_engine::error::SqlError;
 use crate::pg::admission::Waiting;
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::SessionLoop;

@@ -10,11 +10,11 @@ use std::time::Instant;
 use lancegate_sql::Statement;
 use lancegate_sql::ast::Execute;
 
-use crate::error::SqlError;
-use crate::metrics::{Metrics, Outcome, StatementKind};
+use lancegate_engine::error::SqlError;
+use lancegate_engine::metrics::{Metrics, Outcome, StatementKind};
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::SessionLoop;
-use crate::sqlstate::SqlState;
+use lancegate_engine::sqlstate::SqlState;
 
 /// A session that is open; counted as long as this lives.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use lancegate_wire::backend;
 use serde_json::json;
 use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 
-use crate::error::SqlError;
+use lancegate_engine::error::SqlError;
 use crate::pg::reply;
-use crate::session::{JOBS_CHANNEL, Notice, NoticeSeverity};
-use crate::sqlstate::SqlState;
+use lancegate_engine::session::{JOBS_CHANNEL, Notice, NoticeSeverity};
+use lancegate_engine::sqlstate::SqlState;
 
 /// Unfinished jobs whose last news is remembered; beyond that some may be told twice.
 const REMEMBERED_MAX: usize = 10_000;

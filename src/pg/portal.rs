@@ -15,13 +15,13 @@ use futures::{FutureExt, StreamExt};
 use lancegate_wire::copy::{CopyEncoder, CopyOptions};
 use lancegate_wire::{Format, FormatSettings, RowEncoder, WireError, backend};
 
-use crate::error::{Result, SqlError};
-use crate::exec::RowsTag;
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::RowsTag;
 use crate::pg::connection::OUT_BYTES_MAX;
 use crate::pg::drive::Chunks;
 use crate::pg::extended::Prepared;
 use crate::pg::reply;
-use crate::session::StatementContext;
+use lancegate_engine::session::StatementContext;
 
 /// Rows that the first slice of a result has; later ones follow its size.
 const FIRST_ROWS: usize = 64;
@@ -361,7 +361,7 @@ mod tests {
     async fn a_cancelled_result_stops_with_the_reason() {
         let mut source = source(vec![Ok(2)]);
         let ctx = StatementContext::new();
-        ctx.cancel(crate::session::CancelReason::User);
+        ctx.cancel(lancegate_engine::session::CancelReason::User);
         let (sender, _receiver) = mpsc::channel(1);
         let error = source.send(None, &ctx, (&mut BytesMut::new(), &sender)).await.unwrap_err();
         assert_eq!(error.code.as_str(), "57014");

@@ -11,12 +11,12 @@ use lancegate_sql::{Parsed, Statement};
 use lancegate_wire::backend;
 use tokio::time::Instant;
 
-use crate::error::{Result, SqlError};
-use crate::exec::Engine;
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::Engine;
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::{Known, RanTo, Source, Worker};
-use crate::session::StatementContext;
+use lancegate_engine::session::StatementContext;
 
 /// Texts above this length are parsed off the I/O threads.
 const PARSED_HERE_BYTES_MAX: usize = 32 * 1024;

@@ -4,9 +4,9 @@ use bytes::BytesMut;
 use lancegate_wire::WireError;
 use lancegate_wire::backend::{self, ErrorFields, Severity};
 
-use crate::error::SqlError;
-use crate::session::{Notice, NoticeSeverity, TransactionStatus};
-use crate::sqlstate::SqlState;
+use lancegate_engine::error::SqlError;
+use lancegate_engine::session::{Notice, NoticeSeverity, TransactionStatus};
+use lancegate_engine::sqlstate::SqlState;
 
 /// Appends an ERROR: the statement failed, the session goes on.
 pub(in crate::pg) fn put_error(out: &mut BytesMut, error: &SqlError) {

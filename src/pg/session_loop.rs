@@ -14,8 +14,8 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::SqlError;
-use crate::exec::refresh::reads_registry;
+use lancegate_engine::error::SqlError;
+use lancegate_engine::exec::refresh::reads_registry;
 use crate::pg::admission::Admitted;
 use crate::pg::cancel::CancelKey;
 use crate::pg::connection::{Connection, Gone, ReadError, Transport};
@@ -28,8 +28,8 @@ use crate::pg::recent::Recent;
 use crate::pg::startup::Opened;
 use crate::pg::tls::Socket;
 use crate::pg::{PgShared, reply};
-use crate::session::{NoticeReceiver, Session, TransactionStatus};
-use crate::sqlstate::SqlState;
+use lancegate_engine::session::{NoticeReceiver, Session, TransactionStatus};
+use lancegate_engine::sqlstate::SqlState;
 
 /// One session and its connection.
 #[derive(Debug)]

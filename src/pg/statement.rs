@@ -11,17 +11,17 @@ use lancegate_sql::Statement;
 use lancegate_wire::{backend, types};
 use tokio::sync::Mutex;
 
-use crate::error::{Result, SqlError};
-use crate::exec::copy::CopyInputs;
-use crate::exec::{Engine, Outcome};
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::copy::CopyInputs;
+use lancegate_engine::exec::{Engine, Outcome};
 use crate::pg::drive::{Chunks, cancellable};
 use crate::pg::portal::{RowSource, Sent, command_tag};
 use crate::pg::reply;
-use crate::session::{Session, StatementContext, TransactionStatus};
-use crate::sql::authorize::Authorized;
-use crate::sql::plan::Plan;
-use crate::sql::plan::copy::CopyPlan;
-use crate::sqlstate::SqlState;
+use lancegate_engine::session::{Session, StatementContext, TransactionStatus};
+use lancegate_engine::sql::authorize::Authorized;
+use lancegate_engine::sql::plan::Plan;
+use lancegate_engine::sql::plan::copy::CopyPlan;
+use lancegate_engine::sqlstate::SqlState;
 
 /// What every step of a statement needs; owned, because the steps run as a task.
 #[derive(Debug, Clone)]

@@ -25,8 +25,8 @@ use lance::dataset::{
     MergeInsertBuilder, MergeInsertWriteMode, NewColumnTransform, UpdateBuilder, WhenMatched, WhenNotMatched,
     WriteMode, WriteParams,
 };
-use lancegate::refresh::{self, FunctionHost, Ledger, Limits, Progress, RefreshOutcome, RefreshSpec};
-use lancegate::storage::{Store, computed};
+use lancegate_engine::refresh::{self, FunctionHost, Ledger, Limits, Progress, RefreshOutcome, RefreshSpec};
+use lancegate_engine::storage::{Store, computed};
 use lancegate_catalog::{Catalog, GatewayId, JobKind, NewJob};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use lance::Dataset;
 use lance::dataset::transaction::Operation;
-use lancegate::failpoint::PLACES;
+use lancegate_engine::failpoint::PLACES;
 use tokio_postgres::Client;
 
 use crate::harness::{self, Gateway};

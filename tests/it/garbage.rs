@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use chrono::{TimeDelta, Utc};
-use lancegate::jobs::garbage::{Collected, collect};
-use lancegate::storage::Store;
+use lancegate_engine::jobs::garbage::{Collected, collect};
+use lancegate_engine::storage::Store;
 use lancegate_catalog::{Catalog, GatewayId, NewJob};
 use tokio_postgres::Client;
 

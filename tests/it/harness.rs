@@ -54,7 +54,7 @@ struct Folder {
     /// Configuration, log and ports; removed at the end.
     own: TempDir,
     data: PathBuf,
-    /// What the next process fails at; see `lancegate::failpoint`.
+    /// What the next process fails at; see `lancegate_engine::failpoint`.
     failpoints: Option<String>,
     /// Further environment variables.
     variables: Vec<(String, String)>,

@@ -10,7 +10,7 @@ use arrow::array::{Int64Array, RecordBatch, RecordBatchIterator};
 use arrow::datatypes::{DataType, Field, Schema};
 use lance::Dataset;
 use lance::dataset::WriteParams;
-use lancegate::failpoint::PLACES;
+use lancegate_engine::failpoint::PLACES;
 use lancegate_catalog::Catalog;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -37,7 +37,7 @@ const BRANCHES_KEPT: Duration = Duration::from_secs(60);
 const LOOK_MIN: Duration = Duration::from_millis(50);
 
 /// Refreshes columns by themselves until `stop` fires.
-pub(crate) async fn run(engine: Engine, stop: CancellationToken) {
+pub async fn run(engine: Engine, stop: CancellationToken) {
     let (catalog, config) = (engine.catalog().clone(), *engine.jobs().auto());
     let preparations = engine.jobs().preparations().clone();
     let mut changes = catalog.subscribe();

@@ -67,7 +67,7 @@ pub(crate) async fn refresh(
 }
 
 /// Whether the caller may know of jobs at all (HAND-04).
-pub(crate) async fn reads_registry(engine: &Engine, principal: &Principal) -> Result<bool> {
+pub async fn reads_registry(engine: &Engine, principal: &Principal) -> Result<bool> {
     Ok(engine.allows(principal, Privilege::Usage, Object::System).await?
         && engine.allows(principal, Privilege::Operate, Object::System).await?)
 }

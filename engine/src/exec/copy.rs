@@ -29,7 +29,7 @@ const SHOWN_CHARS_MAX: usize = 100;
 
 /// What a client sends after COPY FROM STDIN.
 #[derive(Debug)]
-pub(crate) enum CopyInput {
+pub enum CopyInput {
     /// Data, cut anywhere.
     Data(Bytes),
     /// The end of the data.
@@ -39,7 +39,7 @@ pub(crate) enum CopyInput {
 }
 
 /// Where it arrives. Closed without [`CopyInput::Done`], the client is gone.
-pub(crate) type CopyInputs = mpsc::Receiver<CopyInput>;
+pub type CopyInputs = mpsc::Receiver<CopyInput>;
 
 /// Runs COPY TO: the rows of a query, under the tag `COPY`.
 pub(super) async fn copy_to(

@@ -36,9 +36,9 @@ use crate::system::pg_catalog::StaticTables;
 
 pub(crate) mod adopt;
 pub(crate) mod alter;
-pub(crate) mod auto_refresh;
+pub mod auto_refresh;
 mod computed_fields;
-pub(crate) mod copy;
+pub mod copy;
 pub(crate) mod databases;
 pub(crate) mod dml;
 pub(crate) mod explain;
@@ -47,7 +47,7 @@ pub(crate) mod jobs;
 pub(crate) mod listing;
 mod python;
 pub(crate) mod query;
-pub(crate) mod refresh;
+pub mod refresh;
 mod returning;
 pub(crate) mod rewrite_rows;
 pub(crate) mod runtime;
@@ -337,7 +337,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::execute`].
-    pub(crate) async fn copy_from(
+    pub async fn copy_from(
         &self,
         session: &mut Session,
         plan: &Authorized<Plan>,
