@@ -19,17 +19,17 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, FirstLogin};
+use crate::http::{self, HttpShared};
+use crate::pg::{self, Identities, PgShared, PgTls};
+use crate::shutdown::{Readiness, Stage, step};
 use lancegate_engine::config::{Config, DEFAULT_CLASS, GpuClass};
 use lancegate_engine::exec::{Engine, EngineParts, QueryConfig, auto_refresh};
-use crate::http::{self, HttpShared};
 use lancegate_engine::jobs::auto::AutoConfig;
 use lancegate_engine::jobs::{Jobs, JobsConfig, JobsParts};
 use lancegate_engine::metrics::Metrics;
-use crate::pg::{self, Identities, PgShared, PgTls};
 use lancegate_engine::refresh::FunctionHost;
 use lancegate_engine::secrets::Secrets;
 use lancegate_engine::secrets::key::KeyRing;
-use crate::shutdown::{Readiness, Stage, step};
 use lancegate_engine::storage::Store;
 
 mod compute;

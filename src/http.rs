@@ -16,9 +16,9 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::shutdown::Readiness;
 use lancegate_engine::config::HttpConfig;
 use lancegate_engine::metrics::Metrics;
-use crate::shutdown::Readiness;
 
 mod health;
 mod listener;

@@ -13,10 +13,10 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use lancegate_engine::exec::Engine;
-use lancegate_engine::metrics::Metrics;
 use crate::pg::admission::Admission;
 use crate::pg::cancel::CancelRegistry;
+use lancegate_engine::exec::Engine;
+use lancegate_engine::metrics::Metrics;
 
 mod admission;
 mod authenticate;

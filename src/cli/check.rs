@@ -8,10 +8,10 @@ use clap::Args;
 use lancegate_catalog::CatalogError;
 
 use super::{CommandResult, ConfigArgs, io_runtime, output};
-use lancegate_engine::config::Config;
 use crate::gateway::{StartError, metadata_advice, open_catalog, prepare_folder};
-use lancegate_engine::secrets::key::KeyRing;
 use crate::tls;
+use lancegate_engine::config::Config;
+use lancegate_engine::secrets::key::KeyRing;
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]

@@ -9,10 +9,10 @@ use lancegate_auth::Secret;
 
 use super::{CommandResult, io_runtime, output};
 use crate::admin::{self, FIRST_USER};
-use lancegate_engine::config::{Config, Sources};
 use crate::gateway::Gateway;
 use crate::shutdown::Signals;
 use crate::telemetry;
+use lancegate_engine::config::{Config, Sources};
 
 mod client;
 

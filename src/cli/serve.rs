@@ -7,10 +7,10 @@ use clap::Args;
 
 use super::{CommandResult, ConfigArgs, io_runtime, output};
 use crate::admin::FirstLogin;
-use lancegate_engine::config::Config;
 use crate::gateway::Gateway;
 use crate::shutdown::Signals;
 use crate::telemetry;
+use lancegate_engine::config::Config;
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]

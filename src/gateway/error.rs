@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use lancegate_catalog::CatalogError;
 
 use crate::admin::AdminError;
-use lancegate_engine::secrets::key::KeyFileError;
 use crate::tls::TlsError;
+use lancegate_engine::secrets::key::KeyFileError;
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]

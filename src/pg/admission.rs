@@ -5,8 +5,8 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lancegate_engine::error::{Result, SqlError};
 use crate::pg::PgConfig;
+use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::sqlstate::SqlState;
 
 /// The counts behind the limits.

@@ -10,10 +10,10 @@ use lancegate_auth::{AwaitingFinal, ChannelBinding, ScramError, ServerExchange, 
 use lancegate_wire::frontend::SaslInitialResponse;
 use lancegate_wire::{FrontendMessage, Phase, backend};
 
-use lancegate_engine::error::SqlError;
 use crate::pg::PgShared;
 use crate::pg::connection::{Connection, Transport};
 use crate::pg::startup::StartupError;
+use lancegate_engine::error::SqlError;
 use lancegate_engine::sqlstate::SqlState;
 
 /// Who knocks, and over what.

@@ -11,12 +11,12 @@ use bytes::BytesMut;
 use lancegate_wire::{FrontendMessage, Phase, backend, decode_frontend};
 use tokio::sync::mpsc;
 
-use lancegate_engine::error::{Result, SqlError};
-use lancegate_engine::exec::copy::{CopyInput, CopyInputs};
 use crate::pg::connection::Transport;
 use crate::pg::reply;
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::Source;
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::copy::{CopyInput, CopyInputs};
 use lancegate_engine::sql::plan::Plan;
 use lancegate_engine::sql::plan::copy::CopyPlan;
 use lancegate_engine::sqlstate::SqlState;

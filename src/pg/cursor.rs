@@ -16,13 +16,13 @@ use lancegate_wire::backend;
 use lancegate_wire::types::{builtin_by_name, builtins};
 use sqlparser::ast as native;
 
-use lancegate_engine::error::{Result, SqlError};
-use lancegate_engine::exec::RowsTag;
 use crate::pg::connection::Transport;
 use crate::pg::extended::{LastPlan, Prepared, no_statement};
 use crate::pg::portal::{Portal, PortalState, RowSource};
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::{RanTo, Source, Started, Worker, describe_rows, ensure_block_goes_on};
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::RowsTag;
 use lancegate_engine::session::TransactionStatus;
 use lancegate_engine::sqlstate::SqlState;
 

@@ -19,11 +19,11 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
-use lancegate_engine::error::{Result, SqlError};
 use crate::pg::connection::{Gone, Transport};
 use crate::pg::copy::Feed;
 use crate::pg::reply;
 use crate::pg::session_loop::{Deadline, End, Failure, SessionLoop};
+use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::session::{CancelReason, StatementContext};
 use lancegate_engine::sqlstate::SqlState;
 

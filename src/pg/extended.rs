@@ -14,8 +14,6 @@ use lancegate_sql::ast::Statement;
 use lancegate_wire::backend;
 use lancegate_wire::frontend::Target;
 
-use lancegate_engine::error::{Result, SqlError};
-use lancegate_engine::exec::Engine;
 use crate::pg::connection::Transport;
 use crate::pg::parameters::{Parameter, declared_types, read_values, resolve};
 use crate::pg::portal::{Portal, PortalState, RowSource, command_tag};
@@ -23,6 +21,8 @@ use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::{
     Known, Ran, RanTo, Source, Started, Worker, describe_rows, ensure_block_goes_on, failed_block,
 };
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::Engine;
 use lancegate_engine::session::TransactionStatus;
 use lancegate_engine::sqlstate::SqlState;
 

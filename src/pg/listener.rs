@@ -11,12 +11,12 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use lancegate_engine::error::SqlError;
 use crate::pg::admission::Waiting;
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::SessionLoop;
 use crate::pg::startup::{Failed, StartupError, open};
 use crate::pg::{PgShared, reply};
+use lancegate_engine::error::SqlError;
 
 /// Pause after a failed accept: without file descriptors it fails at once and
 /// for ever.

@@ -10,10 +10,10 @@ use std::time::Instant;
 use lancegate_sql::Statement;
 use lancegate_sql::ast::Execute;
 
-use lancegate_engine::error::SqlError;
-use lancegate_engine::metrics::{Metrics, Outcome, StatementKind};
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::SessionLoop;
+use lancegate_engine::error::SqlError;
+use lancegate_engine::metrics::{Metrics, Outcome, StatementKind};
 use lancegate_engine::sqlstate::SqlState;
 
 /// A session that is open; counted as long as this lives.

@@ -12,8 +12,8 @@ use lancegate_wire::backend;
 use serde_json::json;
 use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 
-use lancegate_engine::error::SqlError;
 use crate::pg::reply;
+use lancegate_engine::error::SqlError;
 use lancegate_engine::session::{JOBS_CHANNEL, Notice, NoticeSeverity};
 use lancegate_engine::sqlstate::SqlState;
 

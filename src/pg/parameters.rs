@@ -6,8 +6,8 @@ use datafusion::scalar::ScalarValue;
 use lancegate_wire::types::{arrow_type, builtin, element_of, format_type, oid, pg_type};
 use lancegate_wire::{Format, FormatSettings};
 
-use lancegate_engine::error::{Result, SqlError};
 use crate::pg::reply;
+use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::sqlstate::SqlState;
 
 /// One parameter of a prepared statement.

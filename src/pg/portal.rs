@@ -15,12 +15,12 @@ use futures::{FutureExt, StreamExt};
 use lancegate_wire::copy::{CopyEncoder, CopyOptions};
 use lancegate_wire::{Format, FormatSettings, RowEncoder, WireError, backend};
 
-use lancegate_engine::error::{Result, SqlError};
-use lancegate_engine::exec::RowsTag;
 use crate::pg::connection::OUT_BYTES_MAX;
 use crate::pg::drive::Chunks;
 use crate::pg::extended::Prepared;
 use crate::pg::reply;
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::RowsTag;
 use lancegate_engine::session::StatementContext;
 
 /// Rows that the first slice of a result has; later ones follow its size.

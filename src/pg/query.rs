@@ -11,11 +11,11 @@ use lancegate_sql::{Parsed, Statement};
 use lancegate_wire::backend;
 use tokio::time::Instant;
 
-use lancegate_engine::error::{Result, SqlError};
-use lancegate_engine::exec::Engine;
 use crate::pg::connection::Transport;
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::{Known, RanTo, Source, Worker};
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::Engine;
 use lancegate_engine::session::StatementContext;
 
 /// Texts above this length are parsed off the I/O threads.

@@ -14,8 +14,6 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use lancegate_engine::error::SqlError;
-use lancegate_engine::exec::refresh::reads_registry;
 use crate::pg::admission::Admitted;
 use crate::pg::cancel::CancelKey;
 use crate::pg::connection::{Connection, Gone, ReadError, Transport};
@@ -28,6 +26,8 @@ use crate::pg::recent::Recent;
 use crate::pg::startup::Opened;
 use crate::pg::tls::Socket;
 use crate::pg::{PgShared, reply};
+use lancegate_engine::error::SqlError;
+use lancegate_engine::exec::refresh::reads_registry;
 use lancegate_engine::session::{NoticeReceiver, Session, TransactionStatus};
 use lancegate_engine::sqlstate::SqlState;
 

@@ -12,13 +12,13 @@ use lancegate_wire::frame::{STARTUP_BYTES_MAX, ensure_nothing_buffered};
 use lancegate_wire::{Startup, WireError, backend, decode_startup};
 use tokio_rustls::server::TlsStream;
 
-use lancegate_engine::error::{Result, SqlError};
 use crate::pg::admission::{Admitted, Applicant};
 use crate::pg::authenticate::{Attempt, authenticate};
 use crate::pg::cancel::CancelKey;
 use crate::pg::connection::{Connection, Gone, ReadError, Transport};
 use crate::pg::tls::{Prefixed, Socket, named_protocol};
 use crate::pg::{PgShared, reply};
+use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::session::{NoticeReceiver, Session, Settings};
 use lancegate_engine::sqlstate::SqlState;
 

@@ -11,12 +11,12 @@ use lancegate_sql::Statement;
 use lancegate_wire::{backend, types};
 use tokio::sync::Mutex;
 
-use lancegate_engine::error::{Result, SqlError};
-use lancegate_engine::exec::copy::CopyInputs;
-use lancegate_engine::exec::{Engine, Outcome};
 use crate::pg::drive::{Chunks, cancellable};
 use crate::pg::portal::{RowSource, Sent, command_tag};
 use crate::pg::reply;
+use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::exec::copy::CopyInputs;
+use lancegate_engine::exec::{Engine, Outcome};
 use lancegate_engine::session::{Session, StatementContext, TransactionStatus};
 use lancegate_engine::sql::authorize::Authorized;
 use lancegate_engine::sql::plan::Plan;

@@ -25,9 +25,9 @@ use lance::dataset::{
     MergeInsertBuilder, MergeInsertWriteMode, NewColumnTransform, UpdateBuilder, WhenMatched, WhenNotMatched,
     WriteMode, WriteParams,
 };
+use lancegate_catalog::{Catalog, GatewayId, JobKind, NewJob};
 use lancegate_engine::refresh::{self, FunctionHost, Ledger, Limits, Progress, RefreshOutcome, RefreshSpec};
 use lancegate_engine::storage::{Store, computed};
-use lancegate_catalog::{Catalog, GatewayId, JobKind, NewJob};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio_util::sync::CancellationToken;

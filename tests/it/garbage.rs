@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use chrono::{TimeDelta, Utc};
+use lancegate_catalog::{Catalog, GatewayId, NewJob};
 use lancegate_engine::jobs::garbage::{Collected, collect};
 use lancegate_engine::storage::Store;
-use lancegate_catalog::{Catalog, GatewayId, NewJob};
 use tokio_postgres::Client;
 
 use crate::faults::{completed, ensure_right, failing_table, jobs, progress, succeeds};
