@@ -27,6 +27,8 @@ pub enum EntityKind {
     Secret,
     /// A user.
     User,
+    /// A key that logs a user in.
+    ApiKey,
     /// A role bound to a user.
     RoleBinding,
     /// One grant.
@@ -42,6 +44,7 @@ impl fmt::Display for EntityKind {
             EntityKind::Table => "table",
             EntityKind::Secret => "secret",
             EntityKind::User => "user",
+            EntityKind::ApiKey => "API key",
             EntityKind::RoleBinding => "role binding",
             EntityKind::Grant => "grant",
         })

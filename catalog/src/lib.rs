@@ -13,6 +13,7 @@
 //! Time is an argument, never read from the clock here, so that tests and
 //! recovery decide what "now" is.
 
+mod api_key;
 mod binding;
 mod error;
 mod event;
@@ -25,6 +26,7 @@ mod secret;
 mod store;
 mod user;
 
+pub use api_key::ApiKey;
 pub use binding::{ActiveRefresh, FailedRefresh, RefreshHistory};
 pub use error::{CatalogError, EntityKind, Result};
 pub use event::{JobChange, JobEvent, NewEvent};

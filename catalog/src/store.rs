@@ -3,6 +3,7 @@
 //! All SQL of this crate is below this module. Rust callers see the methods of
 //! [`Catalog`]; each is one transaction.
 
+mod api_keys;
 mod attempt;
 mod bindings;
 mod claims;

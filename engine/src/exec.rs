@@ -36,6 +36,7 @@ use crate::system::pg_catalog::StaticTables;
 
 pub(crate) mod adopt;
 pub(crate) mod alter;
+mod api_keys;
 pub mod auto_refresh;
 mod computed_fields;
 pub mod copy;
@@ -43,6 +44,7 @@ pub(crate) mod databases;
 pub(crate) mod dml;
 pub(crate) mod explain;
 pub(crate) mod grants;
+pub mod ingest;
 pub(crate) mod jobs;
 pub(crate) mod listing;
 mod python;
@@ -313,6 +315,7 @@ impl Engine {
             Plan::Update(update) => Box::pin(dml::update(self, session, update, parameters, ctx)).await,
             Plan::Delete(delete) => Box::pin(dml::delete(self, session, delete, parameters, ctx)).await,
             Plan::Copy(copy) => Box::pin(copy::copy_to(self, session, copy, parameters, ctx)).await,
+            Plan::Ingest(_) => Err(SqlError::internal("an ingest was executed without its rows")),
             Plan::Truncate(truncate) => Box::pin(dml::truncate(self, session, truncate, ctx)).await,
             Plan::CreateTable(create) => Box::pin(tables::create(self, session, create)).await,
             Plan::CreateTableAs(create) => Box::pin(tables::create_as(self, session, create, parameters, ctx)).await,
@@ -323,6 +326,7 @@ impl Engine {
             Plan::Database(database) => Box::pin(databases::run(self, session, database)).await,
             Plan::Grant(grant) => Box::pin(grants::run(self, session, grant)).await,
             Plan::User(user) => Box::pin(users::run(self, session, user)).await,
+            Plan::ApiKey(key) => Box::pin(api_keys::run(self, session, key)).await,
             Plan::Secret(secret) => Box::pin(secrets::run(self, session, secret, parameters)).await,
             Plan::Listing(listing) => Box::pin(listing::run(self, session, listing)).await,
             Plan::Session(statement) => Box::pin(session::run(self, session, statement)).await,
@@ -402,6 +406,7 @@ fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::Update(_) => Some("UPDATE"),
         Plan::Delete(_) => Some("DELETE"),
         Plan::Copy(copy) => matches!(**copy, CopyPlan::From { .. }).then_some("COPY FROM"),
+        Plan::Ingest(_) => Some("INSERT"),
         Plan::Truncate(_) => Some("TRUNCATE TABLE"),
         Plan::CreateTable(_) => Some("CREATE TABLE"),
         Plan::CreateTableAs(_) => Some("CREATE TABLE AS"),
@@ -413,6 +418,7 @@ fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::Grant(plan) => plan.writes(),
         Plan::User(plan) => plan.writes(),
         Plan::Function(plan) => plan.writes(),
+        Plan::ApiKey(plan) => plan.writes(),
         Plan::Secret(plan) => plan.writes(),
         Plan::RefreshColumn(_) => Some("REFRESH COLUMN"),
         Plan::Query(_)

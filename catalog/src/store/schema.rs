@@ -35,6 +35,7 @@ const MIGRATIONS: &[(i64, &[&str])] = &[
     (4, secrets::TABLES),
     (5, super::bindings::TABLES),
     (6, super::metering::TABLES),
+    (7, super::api_keys::TABLES),
 ];
 
 const FIRST: &[&str] = &[

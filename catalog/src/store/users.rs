@@ -4,6 +4,7 @@ use lancegate_auth::{Subject, UserName};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
+use super::api_keys;
 use super::rows::{self, damaged, micros};
 use super::writer::Tx;
 use super::{Catalog, Durability};
@@ -128,6 +129,7 @@ async fn drop_user(tx: &mut Tx, name: &UserName) -> Result<()> {
         return Err(CatalogError::not_found(EntityKind::User, name));
     }
     sqlx::query("DELETE FROM grants WHERE subject = $1").bind(&subject).execute(tx.connection()).await?;
+    api_keys::remove_of(tx, name).await?;
     sqlx::query("DELETE FROM role_bindings WHERE user_name = $1").bind(name.as_str()).execute(tx.connection()).await?;
     tx.grants_changed();
     Ok(())

@@ -85,6 +85,7 @@ fn word(kind: EntityKind) -> &'static str {
         EntityKind::Table => "table",
         EntityKind::Secret => "secret",
         EntityKind::User => "user",
+        EntityKind::ApiKey => "API key",
         EntityKind::RoleBinding => "role binding",
         EntityKind::Grant => "grant",
     }
@@ -95,9 +96,12 @@ fn missing(kind: EntityKind) -> SqlState {
         EntityKind::Database => SqlState::INVALID_CATALOG_NAME,
         EntityKind::Namespace => SqlState::INVALID_SCHEMA_NAME,
         EntityKind::Table => SqlState::UNDEFINED_TABLE,
-        EntityKind::Job | EntityKind::Secret | EntityKind::User | EntityKind::RoleBinding | EntityKind::Grant => {
-            SqlState::UNDEFINED_OBJECT
-        }
+        EntityKind::Job
+        | EntityKind::Secret
+        | EntityKind::User
+        | EntityKind::ApiKey
+        | EntityKind::RoleBinding
+        | EntityKind::Grant => SqlState::UNDEFINED_OBJECT,
     }
 }
 
@@ -106,8 +110,11 @@ fn duplicate(kind: EntityKind) -> SqlState {
         EntityKind::Database => SqlState::DUPLICATE_DATABASE,
         EntityKind::Namespace => SqlState::DUPLICATE_SCHEMA,
         EntityKind::Table => SqlState::DUPLICATE_TABLE,
-        EntityKind::Job | EntityKind::Secret | EntityKind::User | EntityKind::RoleBinding | EntityKind::Grant => {
-            SqlState::DUPLICATE_OBJECT
-        }
+        EntityKind::Job
+        | EntityKind::Secret
+        | EntityKind::User
+        | EntityKind::ApiKey
+        | EntityKind::RoleBinding
+        | EntityKind::Grant => SqlState::DUPLICATE_OBJECT,
     }
 }

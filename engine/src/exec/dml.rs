@@ -40,7 +40,7 @@ pub(super) async fn insert(
 ) -> Result<Outcome> {
     let rows = query::rows(engine, &plan.source, parameters, ctx).await?;
     let keeper = Keeper::of(engine, plan.returning.as_ref());
-    let count = append_kept(engine, &plan.table, rows, keeper.clone()).await?;
+    let (count, _) = append_kept(engine, &plan.table, rows, keeper.clone()).await?;
     session::wrote(session, &plan.table);
     returning::answer(keeper, engine, format!("INSERT 0 {count}"), ctx).await
 }
@@ -50,6 +50,18 @@ pub(super) async fn insert(
 /// # Errors
 /// 23502, and what the rows and the storage raise; nothing is visible then.
 pub(crate) async fn append(engine: &Engine, table: &BoundTable, rows: SendableRecordBatchStream) -> Result<u64> {
+    append_at(engine, table, rows).await.map(|(count, _)| count)
+}
+
+/// Appends rows as [`append`] does and returns how many, and the version that has them.
+///
+/// # Errors
+/// As [`append`].
+pub(crate) async fn append_at(
+    engine: &Engine,
+    table: &BoundTable,
+    rows: SendableRecordBatchStream,
+) -> Result<(u64, u64)> {
     append_kept(engine, table, rows, None).await
 }
 
@@ -58,7 +70,7 @@ async fn append_kept(
     table: &BoundTable,
     rows: SendableRecordBatchStream,
     keeper: Option<Keeper>,
-) -> Result<u64> {
+) -> Result<(u64, u64)> {
     let stored = Schema::from(table.dataset.schema());
     let written = written_schema(&stored, &rows.schema())?;
     let counter = Arc::new(AtomicU64::new(0));
@@ -74,7 +86,7 @@ async fn append_kept(
         .await?;
     let count = counter.load(Ordering::Relaxed);
     let dataset = Arc::clone(&table.dataset);
-    engine
+    let version = engine
         .runtime()
         .run_to_end(async move {
             if let Operation::Append { fragments } = &transaction.operation {
@@ -82,10 +94,11 @@ async fn append_kept(
             }
             let committed = CommitBuilder::new(Arc::clone(&dataset)).execute(transaction).await;
             let committed = committed.map_err(StorageError::from)?;
-            Ok(durable::sync_commit(&committed, Some(&dataset)).await?)
+            durable::sync_commit(&committed, Some(&dataset)).await?;
+            Ok(committed.version_id())
         })
         .await?;
-    Ok(count)
+    Ok((count, version))
 }
 
 /// Runs UPDATE.

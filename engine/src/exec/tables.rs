@@ -83,6 +83,36 @@ pub(super) async fn create_as(
     Ok(Outcome::Done(tag))
 }
 
+/// Makes a table with the rows that come: its name appears when all are there.
+/// Returns how many, and its version.
+///
+/// # Errors
+/// 42P07, and what the rows and the storage raise; no table is left then.
+pub(super) async fn create_with(
+    engine: &Engine,
+    session: &mut Session,
+    name: &TableName,
+    schema: &Schema,
+    rows: SendableRecordBatchStream,
+) -> Result<(u64, u64)> {
+    exists(engine, session, name, false).await?;
+    let location = free_location(engine, name).await?;
+    let dataset = write_empty(engine, &location, schema).await?;
+    durable::sync_commit(&dataset, None).await?;
+    let record = record(name, location.clone(), &session.principal);
+    let table = BoundTable { record, dataset: Arc::new(dataset) };
+    let written = match dml::append_at(engine, &table, rows).await {
+        Ok(written) => written,
+        Err(error) => {
+            remove(engine, &location).await;
+            return Err(error);
+        }
+    };
+    name_it(engine, &session.principal, name.clone(), location).await?;
+    session::created(session, name);
+    Ok(written)
+}
+
 /// Runs DROP TABLE: all names go together, then the files.
 pub(super) async fn drop(engine: &Engine, session: &mut Session, plan: &DropTablePlan) -> Result<Outcome> {
     for name in &plan.missing {

@@ -122,7 +122,7 @@ async fn verifier(engine: &Engine, password: &Password) -> Result<String> {
         .await
 }
 
-fn until(text: &str) -> Result<Option<Timestamp>> {
+pub(super) fn until(text: &str) -> Result<Option<Timestamp>> {
     if text.eq_ignore_ascii_case("infinity") {
         return Ok(None);
     }
@@ -137,7 +137,7 @@ fn until(text: &str) -> Result<Option<Timestamp>> {
     })
 }
 
-fn user_name(name: &Ident) -> Result<UserName> {
+pub(super) fn user_name(name: &Ident) -> Result<UserName> {
     if name.as_str().starts_with("pg_") {
         let message = format!("role name \"{name}\" is reserved");
         return Err(

@@ -14,6 +14,7 @@ use crate::error::{Result, SqlError};
 use crate::exec::Engine;
 use crate::sql::plan::copy::CopyPlan;
 use crate::sql::plan::dml::Returning;
+use crate::sql::plan::ingest::IngestPlan;
 use crate::sql::plan::query::{QueryPlan, Read};
 use crate::sql::plan::secrets::no_secret;
 use crate::sql::plan::{DatabasePlan, Plan};
@@ -137,6 +138,7 @@ fn needs(plan: &Plan) -> Vec<Need> {
             CopyPlan::To { query, .. } => reads(&query.reads),
             CopyPlan::From { table, .. } => vec![own(Privilege::Insert, table)],
         },
+        Plan::Ingest(ingest) => of_ingest(ingest),
         Plan::Truncate(truncate) => truncate.tables.iter().map(|table| own(Privilege::Ownership, table)).collect(),
         Plan::CreateTable(create) => vec![create_in(Privilege::CreateTable, &create.name)],
         Plan::CreateTableAs(create) => with(create_in(Privilege::CreateTable, &create.name), &create.source),
@@ -154,6 +156,7 @@ fn needs(plan: &Plan) -> Vec<Need> {
         Plan::Database(database) => of_database(database),
         Plan::Grant(grant) => plain(grant.requirements()),
         Plan::User(user) => plain(user.requirements()),
+        Plan::ApiKey(key) => plain(key.requirements()),
         Plan::Secret(secret) => plain(secret.requirements()),
         Plan::Listing(listing) => plain(listing.requirements()),
         // SET, SHOW, BEGIN and their kin act on the caller's own session and need nothing.
@@ -162,6 +165,24 @@ fn needs(plan: &Plan) -> Vec<Need> {
         Plan::ExplainRefresh(explain) => plain(explain.refresh.requirements()),
         Plan::Jobs(jobs) => plain(jobs.requirements.clone()),
         Plan::Function(function) => plain(function.requirements()),
+    }
+}
+
+fn of_ingest(plan: &IngestPlan) -> Vec<Need> {
+    match plan {
+        IngestPlan::New { name, schema: _ } => vec![create_in(Privilege::CreateTable, name)],
+        // That it exists is told only to those who could have made it.
+        IngestPlan::Kept(table) => vec![create_in(Privilege::CreateTable, &table.name)],
+        IngestPlan::Append(table) => vec![own(Privilege::Insert, table)],
+        IngestPlan::Overwrite { table, schema: _ } => vec![owned(&table.record)],
+        IngestPlan::Merge { table, merge } => {
+            // Which rows match is told by what it answers.
+            let mut needs = vec![own(Privilege::Select, table)];
+            needs.extend(merge.insert_unmatched.then(|| own(Privilege::Insert, table)));
+            needs.extend(merge.update_matched.then(|| own(Privilege::Update, table)));
+            needs.extend(merge.delete_unmatched.then(|| own(Privilege::Delete, table)));
+            needs
+        }
     }
 }
 

@@ -17,12 +17,14 @@ use crate::sql::caller::Caller;
 use crate::system::SystemContext;
 
 pub mod alter;
+pub mod api_keys;
 pub mod copy;
 pub mod databases;
 pub mod dml;
 pub mod explain;
 pub mod functions;
 pub mod grants;
+pub mod ingest;
 pub mod jobs;
 pub mod listing;
 pub mod query;
@@ -34,6 +36,7 @@ pub mod users;
 pub mod views;
 
 pub use alter::AlterTablePlan;
+pub use api_keys::ApiKeyPlan;
 pub use databases::DatabasePlan;
 use dml::Returning;
 pub use dml::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
@@ -66,6 +69,8 @@ pub enum Plan {
     Delete(Box<DeletePlan>),
     /// COPY.
     Copy(Box<copy::CopyPlan>),
+    /// Rows that a client sends as Arrow batches.
+    Ingest(Box<ingest::IngestPlan>),
     /// TRUNCATE.
     Truncate(Box<TruncatePlan>),
     /// CREATE TABLE with columns.
@@ -86,6 +91,8 @@ pub enum Plan {
     Grant(Box<GrantPlan>),
     /// CREATE, ALTER, DROP USER and SHOW USERS.
     User(Box<UserPlan>),
+    /// CREATE, DROP and SHOW API KEYS.
+    ApiKey(Box<ApiKeyPlan>),
     /// CREATE, ALTER, DROP and DESCRIBE SECRET.
     Secret(Box<SecretPlan>),
     /// SHOW TABLES and its kin, DESCRIBE.
@@ -111,6 +118,7 @@ impl Plan {
             Self::Database(plan) => plan.columns(),
             Self::Grant(plan) => plan.columns(),
             Self::User(plan) => plan.columns(),
+            Self::ApiKey(plan) => plan.columns(),
             Self::Secret(plan) => Some(plan.columns()),
             Self::Listing(plan) => Some(plan.columns()),
             Self::Session(plan) => plan.columns(),
@@ -122,6 +130,7 @@ impl Plan {
             Self::Update(plan) => plan.returning.as_ref().map(Returning::columns),
             Self::Delete(plan) => plan.returning.as_ref().map(Returning::columns),
             Self::Copy(_)
+            | Self::Ingest(_)
             | Self::Truncate(_)
             | Self::CreateTable(_)
             | Self::CreateTableAs(_)
@@ -149,6 +158,7 @@ impl Plan {
             Self::CreateTableAs(plan) => &plan.source.parameters.reported,
             Self::Secret(plan) => plan.parameter_types(),
             Self::Truncate(_)
+            | Self::Ingest(_)
             | Self::CreateTable(_)
             | Self::DropTable(_)
             | Self::AlterTable(_)
@@ -157,6 +167,7 @@ impl Plan {
             | Self::Database(_)
             | Self::Grant(_)
             | Self::User(_)
+            | Self::ApiKey(_)
             | Self::Listing(_)
             | Self::Session(_)
             | Self::RefreshColumn(_)
@@ -235,6 +246,9 @@ impl Planner {
             Statement::CreateSecret(_) | Statement::AlterSecret(_) | Statement::DropSecret(_) => {
                 self.plan_secret(statement).await
             }
+            Statement::CreateApiKey(_) | Statement::DropApiKey(_) | Statement::ShowApiKeys(_) => {
+                self.plan_api_key(statement).await
+            }
             Statement::CreateFunction(create) => self.plan_create_function(create).await,
             Statement::AlterFunction(alter) => self.plan_alter_function(alter).await,
             Statement::DropFunction(drop) => self.plan_drop_function(drop).await,
@@ -269,9 +283,6 @@ impl Planner {
             | Statement::CreateStorageIntegration(_)
             | Statement::DropStorageIntegration(_)
             | Statement::Comment(_)
-            | Statement::CreateApiKey(_)
-            | Statement::DropApiKey(_)
-            | Statement::ShowApiKeys(_)
             | Statement::CreateIndex(_)
             | Statement::DropIndex(_)
             | Statement::Prepare(_)
