@@ -7,7 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lancegate_catalog::Catalog;
@@ -19,10 +19,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, FirstLogin};
+use crate::http::rest::Front;
 use crate::http::{self, HttpShared};
 use crate::pg::{self, Identities, PgShared, PgTls};
 use crate::shutdown::{Readiness, Stage, step};
 use lancegate_engine::config::{Config, DEFAULT_CLASS, GpuClass};
+use lancegate_engine::error::SqlError;
 use lancegate_engine::exec::{Engine, EngineParts, QueryConfig, auto_refresh};
 use lancegate_engine::jobs::auto::AutoConfig;
 use lancegate_engine::jobs::{Jobs, JobsConfig, JobsParts};
@@ -75,7 +77,7 @@ impl Gateway {
         let tls = read_tls(&config)?;
         let readiness = Arc::new(Readiness::default());
         let metrics = Arc::new(Metrics::new());
-        let http = start_http(&config, http_listener, &readiness, &metrics);
+        let (http, http_shared) = start_http(&config, http_listener, &readiness, &metrics);
 
         if let Some(folder) = config.data_folder() {
             prepare_folder(folder)?;
@@ -94,7 +96,10 @@ impl Gateway {
         let engine = open_engine(&config, &catalog, store, &jobs, functions, secrets)?;
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
         let auto = start_auto_refresh(&engine);
-        let pg = start_pg(&config, pg_listener, tls, engine, metrics).await?;
+        let identities = Identities::open(catalog.clone()).await.map_err(StartError::Engine)?;
+        let front = Front { engine: engine.clone(), identities: identities.clone() };
+        http_shared.front.set(front).map_err(|_| StartError::Engine(SqlError::internal("opened twice")))?;
+        let pg = start_pg(&config, pg_listener, (tls, identities), engine, metrics).await?;
 
         readiness.advance(Stage::Ready);
         tracing::info!(%pg_addr, %http_addr, data = %config.data, "ready");
@@ -174,17 +179,25 @@ impl Drop for Server {
     }
 }
 
-fn start_http(config: &Config, listener: TcpListener, readiness: &Arc<Readiness>, metrics: &Arc<Metrics>) -> Server {
+fn start_http(
+    config: &Config,
+    listener: TcpListener,
+    readiness: &Arc<Readiness>,
+    metrics: &Arc<Metrics>,
+) -> (Server, Arc<HttpShared>) {
     let shared = Arc::new(HttpShared {
         config: config.http.clone(),
         readiness: Arc::clone(readiness),
         metrics: Arc::clone(metrics),
+        front: OnceLock::new(),
     });
-    Server::spawn(|stop| async move {
-        if let Err(error) = http::serve(listener, shared, stop).await {
+    let served = Arc::clone(&shared);
+    let server = Server::spawn(|stop| async move {
+        if let Err(error) = http::serve(listener, served, stop).await {
             tracing::error!(%error, "the HTTP server ended");
         }
-    })
+    });
+    (server, shared)
 }
 
 /// Reads the certificate once for the handshake and once for channel binding.
@@ -331,11 +344,10 @@ fn start_auto_refresh(engine: &Engine) -> Option<Server> {
 async fn start_pg(
     config: &Config,
     listener: TcpListener,
-    tls: Option<PgTls>,
+    (tls, identities): (Option<PgTls>, Identities),
     engine: Engine,
     metrics: Arc<Metrics>,
 ) -> Result<Server, StartError> {
-    let identities = Identities::open(engine.catalog().clone()).await.map_err(StartError::Engine)?;
     let mut bounds = pg::PgConfig::new(engine.query_runtime());
     bounds.connections_max = config.pg.max_connections;
     bounds.connections_reserved = config.pg.reserved_connections;

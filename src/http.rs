@@ -1,17 +1,14 @@
-//! The HTTP server: health, readiness and metrics, each answer JSON but the
-//! metrics' text.
+//! The HTTP server: health, readiness, metrics, and the REST API.
 //!
-//! Limits come first: connections, silence, body bytes and time of a request
-//! are bounded for every route, also for those that will be added.
+//! Limits come first: connections, silence and body bytes are bounded for every
+//! route, and the time of a request for every one that does not move rows.
 
 use std::future::IntoFuture as _;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::StatusCode;
-use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +20,9 @@ use lancegate_engine::metrics::Metrics;
 mod health;
 mod listener;
 mod reply;
+pub mod rest;
+
+use rest::Front;
 
 /// What every handler may use.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct HttpShared {
     pub readiness: Arc<Readiness>,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
+    /// What the REST API stands on, once it is open.
+    pub front: OnceLock<Front>,
 }
 
 /// Answers requests until `stop` fires and open requests have ended.
@@ -46,29 +48,26 @@ pub async fn serve(listener: TcpListener, shared: Arc<HttpShared>, stop: Cancell
     // says what happened, and not into the silence of its connection.
     let silence = shared.config.request_timeout.get() * 2;
     let limited = listener::Limited::new(listener, shared.config.max_connections, silence);
-    let router = router(shared);
-    axum::serve(limited, router).with_graceful_shutdown(stop.cancelled_owned()).into_future().await
+    let service = router(shared).into_make_service_with_connect_info::<listener::Peer>();
+    axum::serve(limited, service).with_graceful_shutdown(stop.cancelled_owned()).into_future().await
 }
 
 fn router(shared: Arc<HttpShared>) -> Router {
     let body_bytes_max = shared.config.body_bytes_max.as_usize();
-    Router::new()
+    let quick = Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
+        .merge(rest::wrap(rest::quick()))
         .fallback(reply::not_found)
         .method_not_allowed_fallback(reply::method_not_allowed)
-        .layer(middleware::from_fn_with_state(Arc::clone(&shared), limit_time))
-        .layer(DefaultBodyLimit::max(body_bytes_max))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), rest::limit_time))
+        .layer(DefaultBodyLimit::max(body_bytes_max));
+    Router::new()
+        .merge(rest::wrap(rest::long()))
+        .merge(quick)
+        .layer(middleware::from_fn(rest::guard))
         .with_state(shared)
-}
-
-async fn limit_time(State(shared): State<Arc<HttpShared>>, request: Request, next: Next) -> Response {
-    let limit = shared.config.request_timeout.get();
-    match tokio::time::timeout(limit, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => reply::error(StatusCode::REQUEST_TIMEOUT, format!("the request took longer than {limit:?}")),
-    }
 }
 
 #[cfg(test)]
@@ -82,12 +81,13 @@ mod tests {
     fn shared(request_timeout: &str) -> Arc<HttpShared> {
         let config = format!(
             "listen = '127.0.0.1:0'\nmax_connections = 1\nbody_bytes_max = '1KiB'\n\
-                              request_timeout = '{request_timeout}'\nallow_plaintext = false"
+                              upload_bytes_max = '1KiB'\nrequest_timeout = '{request_timeout}'\nallow_plaintext = false"
         );
         Arc::new(HttpShared {
             config: toml::from_str(&config).unwrap(),
             readiness: Arc::default(),
             metrics: Arc::default(),
+            front: OnceLock::new(),
         })
     }
 

@@ -47,7 +47,7 @@ pub(crate) mod grants;
 pub mod ingest;
 pub(crate) mod jobs;
 pub(crate) mod listing;
-mod python;
+pub mod python;
 pub(crate) mod query;
 pub mod refresh;
 mod returning;

@@ -111,6 +111,9 @@ pub struct Session {
     pub written: Vec<String>,
     /// Whether news of jobs are delivered.
     pub channels: Channels,
+    /// What makes a job that is submitted again the same one, where the client
+    /// says so; see [`NewJob::idempotency_key`](lancegate_catalog::NewJob).
+    pub idempotency_key: Option<String>,
     /// What binding made of this session and uses again.
     pub(crate) snapshot: Snapshot,
     notices: mpsc::UnboundedSender<Notice>,
@@ -129,6 +132,7 @@ impl Session {
             savepoints: Vec::new(),
             written: Vec::new(),
             channels: Channels::default(),
+            idempotency_key: None,
             snapshot: Snapshot::default(),
             notices,
         };

@@ -75,6 +75,20 @@ impl Identities {
         Ok(Principal { roles, ..Principal::user(name) })
     }
 
+    /// Returns whom a password logs in; `None` if it is wrong, whatever the reason.
+    /// Takes the same time for a user that is not there.
+    pub(crate) async fn by_password(&self, user: &str, password: &str) -> Result<Option<Principal>> {
+        let candidate = self.candidate(user).await?;
+        let (verifier, given) = (candidate.verifier, password.to_owned());
+        // Hashing takes milliseconds by design.
+        let proven = tokio::task::spawn_blocking(move || verifier.verify_password(&given));
+        let proven = proven.await.map_err(SqlError::internal)?;
+        match proven && candidate.known {
+            true => self.principal(user).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Returns whether a session can be in the database.
     ///
     /// # Errors
@@ -87,7 +101,7 @@ impl Identities {
     }
 
     /// Returns how long this user at this address has to wait for an answer.
-    pub(in crate::pg) fn delay(&self, user: &str, address: IpAddr) -> Duration {
+    pub(crate) fn delay(&self, user: &str, address: IpAddr) -> Duration {
         let key = ThrottleKey::new(Some(address), user);
         match self.throttle().check(&key, self.began_at.elapsed()) {
             Verdict::Proceed => Duration::ZERO,
@@ -96,12 +110,12 @@ impl Identities {
     }
 
     /// Counts an attempt that failed.
-    pub(in crate::pg) fn failed(&self, user: &str, address: IpAddr) {
+    pub(crate) fn failed(&self, user: &str, address: IpAddr) {
         self.throttle().failed(&ThrottleKey::new(Some(address), user), self.began_at.elapsed());
     }
 
     /// Forgets failed attempts after one that succeeded.
-    pub(in crate::pg) fn succeeded(&self, user: &str, address: IpAddr) {
+    pub(crate) fn succeeded(&self, user: &str, address: IpAddr) {
         self.throttle().succeeded(&ThrottleKey::new(Some(address), user));
     }
 

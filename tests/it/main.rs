@@ -33,6 +33,7 @@ mod privileges;
 mod query;
 mod refresh;
 mod registry;
+mod rest;
 mod returning;
 mod rows;
 mod secrets;

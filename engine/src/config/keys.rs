@@ -44,7 +44,7 @@ const fn unset(path: &'static str, kind: Kind, sample: &'static str, doc: &'stat
 pub(super) const SECTIONS: &[Section] = &[
     Section { name: "", doc: "" },
     Section { name: "pg", doc: "The PostgreSQL wire." },
-    Section { name: "http", doc: "Health, readiness and metrics over HTTP." },
+    Section { name: "http", doc: "The REST API, health, readiness and metrics over HTTP." },
     Section {
         name: "flight",
         doc: "Reserved for Arrow Flight SQL, which this version does not serve; nothing is bound.",
@@ -117,10 +117,16 @@ pub(super) const KEYS: &[Key] = &[
     key("http.max_connections", Kind::Integer { min: 1, max: 100_000 }, "256", "Connections at one time; more wait."),
     key("http.body_bytes_max", Kind::ByteSize { min: "1KiB", max: "1GiB" }, "16MiB", "The longest request body."),
     key(
+        "http.upload_bytes_max",
+        Kind::ByteSize { min: "1KiB", max: "1024TiB" },
+        "64GiB",
+        "The longest body of rows; rows are written as they come.",
+    ),
+    key(
         "http.request_timeout",
         Kind::Duration { min: "1s", max: "1h" },
         "30s",
-        "How long one request may take; a connection that is silent for twice as long is closed.",
+        "How long a request may take that moves no rows; a connection that is silent for twice as long is closed.",
     ),
     key(
         "http.allow_plaintext",

@@ -41,6 +41,8 @@ pub struct HttpConfig {
     pub max_connections: usize,
     /// The longest request body.
     pub body_bytes_max: ByteSize,
+    /// The longest body of rows, which are written as they come.
+    pub upload_bytes_max: ByteSize,
     /// The longest time of one request; half of the longest silence of a connection.
     pub request_timeout: Duration,
     /// Whether other machines may connect; there is no TLS here.

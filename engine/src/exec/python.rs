@@ -19,6 +19,14 @@ use crate::storage::computed;
 mod create;
 mod document;
 
+/// Returns a version of a Function as the document that the `lancedb` SDK reads.
+///
+/// # Errors
+/// If its definition is of a newer version of this software.
+pub fn function_document(function: &FunctionVersion) -> Result<serde_json::Value> {
+    Ok(document::document(function, &definition_of(function)?))
+}
+
 /// Runs one statement.
 pub(super) async fn run(
     engine: &Engine,

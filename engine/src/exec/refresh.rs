@@ -81,7 +81,9 @@ fn wants_handle(session: &Session, wait: Option<Wait>) -> bool {
 }
 
 async fn submit(engine: &Engine, session: &Session, plan: &RefreshPlan, registry: bool) -> Result<Job> {
-    match engine.jobs().submit(new_job(plan, session.principal.user.as_str())?).await {
+    let mut job = new_job(plan, session.principal.user.as_str())?;
+    job.idempotency_key.clone_from(&session.idempotency_key);
+    match engine.jobs().submit(job).await {
         Ok(job) => Ok(job),
         Err(CatalogError::Busy { active }) => Err(busy(plan, registry.then(|| active.to_string()))),
         Err(error) => Err(error.into()),

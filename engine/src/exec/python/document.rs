@@ -47,12 +47,14 @@ pub(super) fn document(function: &FunctionVersion, definition: &Definition) -> V
     })
 }
 
+/// The clients bind only Functions whose outputs take no NULL by themselves: a row
+/// that is not computed is NULL all the same.
 fn output(definition: &Definition) -> Value {
     match &definition.output.0 {
         DataType::Struct(fields) => {
-            let field = |field: &Arc<Field>| json!({ "name": field.name(), "arrow_type": print_type(field.data_type()), "nullable": true });
+            let field = |field: &Arc<Field>| json!({ "name": field.name(), "arrow_type": print_type(field.data_type()), "nullable": false });
             json!({ "kind": "named_struct", "fields": fields.iter().map(field).collect::<Vec<_>>() })
         }
-        other => json!({ "kind": "scalar", "arrow_type": print_type(other), "nullable": true }),
+        other => json!({ "kind": "scalar", "arrow_type": print_type(other), "nullable": false }),
     }
 }

@@ -19,6 +19,7 @@ use crate::storage::computed::{self, Declaration};
 use crate::storage::{nested, provider};
 
 mod function;
+pub mod typed;
 
 /// A bound ALTER TABLE.
 #[derive(Debug, Clone)]

@@ -1,0 +1,93 @@
+//! The REST API, by the published LanceDB client and by plain HTTP.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, python};
+
+mod bodies;
+mod identity;
+
+/// A gateway, an API key of its owner, and a client of HTTP.
+pub(crate) struct Rest {
+    pub(crate) gateway: Gateway,
+    pub(crate) key: String,
+    http: reqwest::Client,
+}
+
+/// An answer: status, JSON body.
+pub(crate) type Answer = (u16, Value);
+
+impl Rest {
+    pub(crate) async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    pub(crate) async fn start_with(config: &str) -> Self {
+        let gateway = Gateway::start_with(config);
+        let key = api_key(&gateway, "owner").await;
+        Self { gateway, key, http: reqwest::Client::new() }
+    }
+
+    /// Sends a JSON body with the owner's key.
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(self.request(reqwest::Method::POST, path).json(&body)).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(reqwest::Method::GET, path)).await
+    }
+
+    pub(crate) fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        self.bare(method, path).header("x-api-key", &self.key)
+    }
+
+    pub(crate) fn bare(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, self.gateway.http_url(path)).timeout(Duration::from_secs(60))
+    }
+
+    pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        let text = response.text().await.unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// Runs a program of the published client.
+    fn client(&self, program: &str) {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/rest").join(program);
+        let url = self.gateway.http_url("");
+        let output = python().arg(file).arg(url.trim_end_matches('/')).arg(&self.key).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.trim() == "ok", "{said}{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Makes a key of the connected user.
+pub(crate) async fn api_key(gateway: &Gateway, name: &str) -> String {
+    let client = gateway.connect().await;
+    client.query_one(&format!("CREATE API KEY {name}"), &[]).await.unwrap().get("key")
+}
+
+#[tokio::test]
+async fn the_published_client_works_with_tables() {
+    Rest::start().await.client("tables.py");
+}
+
+#[tokio::test]
+async fn sdk_02_the_published_client_declares_refreshes_waits_and_lists_errors() {
+    Rest::start().await.client("computed.py");
+}
+
+#[tokio::test]
+async fn gpu_classes_are_the_catalog_of_sql() {
+    let rest =
+        Rest::start_with("[[gpu_classes]]\nname = 'l4'\nresource_name = 'nvidia.com/gpu'\ncpu_millis = 4000\n").await;
+    let (status, body) = rest.get("/v1/gpu/classes").await;
+    assert_eq!(status, 200);
+    let classes = body["classes"].as_array().unwrap();
+    let l4 = classes.iter().find(|class| class["name"] == json!("l4")).unwrap();
+    assert_eq!(l4["cpu_millis"], json!(4000));
+    assert_eq!(l4["resource_name"], json!("nvidia.com/gpu"));
+}
