@@ -29,6 +29,7 @@ use crate::sql::functions;
 use crate::sql::plan::copy::CopyPlan;
 use crate::sql::plan::query::one_row;
 use crate::sql::plan::session::session_statements;
+use crate::sql::plan::versions::VersionAnswer;
 use crate::sql::plan::{Plan, Planner};
 use crate::sqlstate::SqlState;
 use crate::storage::Store;
@@ -44,6 +45,7 @@ pub(crate) mod databases;
 pub(crate) mod dml;
 pub(crate) mod explain;
 pub(crate) mod grants;
+pub(crate) mod indexes;
 pub mod ingest;
 pub(crate) mod jobs;
 pub(crate) mod listing;
@@ -53,11 +55,13 @@ pub mod refresh;
 mod returning;
 pub(crate) mod rewrite_rows;
 pub(crate) mod runtime;
+pub(crate) mod search;
 pub(crate) mod secrets;
 pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod tables;
 pub(crate) mod users;
+pub(crate) mod versions;
 pub(crate) mod views;
 
 use self::runtime::QueryRuntime;
@@ -231,6 +235,11 @@ impl Engine {
         &self.inner.runtime
     }
 
+    /// Returns the memory that all running queries share, in bytes.
+    pub(crate) fn query_memory(&self) -> usize {
+        self.inner.parts.query.memory_bytes
+    }
+
     /// Returns the relations of `pg_catalog` that never change.
     pub(crate) fn static_tables(&self) -> &StaticTables {
         &self.inner.static_tables
@@ -334,6 +343,25 @@ impl Engine {
             Plan::ExplainRefresh(plan) => Box::pin(refresh::explain(self, session, plan, ctx)).await,
             Plan::Jobs(plan) => Box::pin(jobs::run(self, session, plan, ctx)).await,
             Plan::Function(plan) => Box::pin(python::run(self, session, plan, ctx)).await,
+            Plan::Search(plan) => Box::pin(search::search(self, plan, ctx)).await,
+            Plan::Index(plan) => Box::pin(indexes::run(self, session, plan, ctx)).await,
+            Plan::Version(plan) => {
+                Box::pin(versions::run(self, session, plan)).await?;
+                Ok(Outcome::Done(plan.action.writes().unwrap_or("SHOW").to_owned()))
+            }
+        }
+    }
+
+    /// Does what [`Engine::plan_version`] has bound, and answers in its own types.
+    ///
+    /// # Errors
+    /// As [`Engine::execute`]; 42704 for a tag or a branch, 22023 for a version that does
+    /// not exist; 42710 for a name that is taken, 42602 for one that cannot be.
+    pub async fn versions(&self, session: &mut Session, plan: &Authorized<Plan>) -> Result<VersionAnswer> {
+        ensure_runnable(session, plan)?;
+        match &**plan {
+            Plan::Version(plan) => Box::pin(versions::run(self, session, plan)).await,
+            _ => Err(SqlError::internal("not a plan about versions")),
         }
     }
 
@@ -421,11 +449,14 @@ fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::ApiKey(plan) => plan.writes(),
         Plan::Secret(plan) => plan.writes(),
         Plan::RefreshColumn(_) => Some("REFRESH COLUMN"),
+        Plan::Index(plan) => plan.writes(),
+        Plan::Version(plan) => plan.action.writes(),
         Plan::Query(_)
         | Plan::Explain(_)
         | Plan::Listing(_)
         | Plan::Session(_)
         | Plan::ExplainRefresh(_)
+        | Plan::Search(_)
         | Plan::Jobs(_) => None,
     }
 }

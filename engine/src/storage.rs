@@ -23,10 +23,13 @@ mod counted;
 pub mod describe;
 pub mod durable;
 pub mod freshness;
+pub mod index;
 pub mod nested;
 pub mod provider;
 pub mod scan;
+pub mod search;
 pub mod signature;
+pub mod versions;
 
 /// Memory that decoded indexes and metadata of all tables share, in bytes.
 const INDEX_CACHE_BYTES: usize = 256 << 20;

@@ -58,7 +58,7 @@ fn keeps(plan: &ListingPlan, name: &str) -> bool {
 }
 
 /// LIKE without an escape: `%` is any text, `_` any character.
-fn like(text: &str, pattern: &str) -> bool {
+pub(super) fn like(text: &str, pattern: &str) -> bool {
     let mut chars = pattern.chars();
     match chars.next() {
         None => text.is_empty(),

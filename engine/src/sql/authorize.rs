@@ -165,6 +165,9 @@ fn needs(plan: &Plan) -> Vec<Need> {
         Plan::ExplainRefresh(explain) => plain(explain.refresh.requirements()),
         Plan::Jobs(jobs) => plain(jobs.requirements.clone()),
         Plan::Function(function) => plain(function.requirements()),
+        Plan::Search(search) => reads(search.reads()),
+        Plan::Index(index) => plain(index.requirements()),
+        Plan::Version(version) => plain(version.requirements()),
     }
 }
 

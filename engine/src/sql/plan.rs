@@ -24,15 +24,18 @@ pub mod dml;
 pub mod explain;
 pub mod functions;
 pub mod grants;
+pub mod indexes;
 pub mod ingest;
 pub mod jobs;
 pub mod listing;
 pub mod query;
 pub mod refresh;
+pub mod search;
 pub mod secrets;
 pub mod session;
 pub mod tables;
 pub mod users;
+pub mod versions;
 pub mod views;
 
 pub use alter::AlterTablePlan;
@@ -43,15 +46,18 @@ pub use dml::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
 pub use explain::ExplainPlan;
 pub use functions::FunctionPlan;
 pub use grants::GrantPlan;
+pub use indexes::IndexPlan;
 pub use jobs::JobsPlan;
 pub use listing::ListingPlan;
 pub use query::QueryPlan;
 pub use refresh::{ExplainRefreshPlan, RefreshPlan};
+pub use search::SearchPlan;
 pub use secrets::SecretPlan;
 pub use session::SessionPlan;
 use session::session_statements;
 pub use tables::{CreateTableAsPlan, CreateTablePlan, DropTablePlan};
 pub use users::UserPlan;
+pub use versions::VersionPlan;
 pub use views::{CreateViewPlan, DropViewPlan};
 
 /// A bound statement.
@@ -107,6 +113,12 @@ pub enum Plan {
     Jobs(Box<JobsPlan>),
     /// CREATE, DROP, SHOW and DESCRIBE FUNCTION.
     Function(Box<FunctionPlan>),
+    /// A search, as the client library asks for it.
+    Search(Box<SearchPlan>),
+    /// CREATE INDEX, DROP INDEX, SHOW INDEXES.
+    Index(Box<IndexPlan>),
+    /// Versions, tags and branches of a table.
+    Version(Box<VersionPlan>),
 }
 
 impl Plan {
@@ -126,6 +138,8 @@ impl Plan {
             Self::ExplainRefresh(plan) => Some(plan.columns()),
             Self::Jobs(plan) => plan.columns(),
             Self::Function(plan) => plan.columns(),
+            Self::Search(plan) => Some(plan.columns()),
+            Self::Index(plan) => plan.columns(),
             Self::Insert(plan) => plan.returning.as_ref().map(Returning::columns),
             Self::Update(plan) => plan.returning.as_ref().map(Returning::columns),
             Self::Delete(plan) => plan.returning.as_ref().map(Returning::columns),
@@ -137,7 +151,8 @@ impl Plan {
             | Self::DropTable(_)
             | Self::AlterTable(_)
             | Self::CreateView(_)
-            | Self::DropView(_) => None,
+            | Self::DropView(_)
+            | Self::Version(_) => None,
         }
     }
 
@@ -173,7 +188,10 @@ impl Plan {
             | Self::RefreshColumn(_)
             | Self::ExplainRefresh(_)
             | Self::Jobs(_)
-            | Self::Function(_) => &[],
+            | Self::Function(_)
+            | Self::Search(_)
+            | Self::Index(_)
+            | Self::Version(_) => &[],
         }
     }
 }
@@ -255,7 +273,12 @@ impl Planner {
             Statement::CatalogListing(listing) if listing.object == CatalogObject::Functions => {
                 Ok(self.plan_show_functions())
             }
+            Statement::CatalogListing(listing) if listing.object == CatalogObject::Indexes => {
+                self.plan_show_indexes(listing).await
+            }
             Statement::CatalogListing(listing) => self.plan_listing(listing).await,
+            Statement::CreateIndex(create) => self.plan_create_index(create).await,
+            Statement::DropIndex(drop) => self.plan_drop_index(drop).await,
             Statement::Describe(describe) => self.plan_describe(describe).await,
             Statement::DescribeTable(describe) => self.plan_describe_table(&describe.table).await,
             Statement::RefreshColumn(refresh) => self.plan_refresh(refresh).await,
@@ -283,8 +306,6 @@ impl Planner {
             | Statement::CreateStorageIntegration(_)
             | Statement::DropStorageIntegration(_)
             | Statement::Comment(_)
-            | Statement::CreateIndex(_)
-            | Statement::DropIndex(_)
             | Statement::Prepare(_)
             | Statement::Execute(_)
             | Statement::Deallocate(_)

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use lance::Dataset;
-use lance_table::format::Fragment;
+use lance_table::format::{Fragment, IndexMetadata};
 use lance_table::io::deletion::relative_deletion_file_path;
 use object_store::path::Path as StorePath;
 
@@ -80,6 +80,34 @@ pub async fn sync_path(dataset: &Dataset, path: &StorePath) -> Result<(), Storag
         return Ok(());
     }
     sync_files(vec![local(path)]).await
+}
+
+/// Flushes the files of an index that a commit is about to reference.
+///
+/// # Errors
+/// [`StorageError::Io`] names the file that could not be flushed.
+pub async fn sync_index(dataset: &Dataset, index: &IndexMetadata) -> Result<(), StorageError> {
+    if !dataset.object_store(None).await?.is_local() {
+        return Ok(());
+    }
+    let folder = local(&dataset.indices_dir().join(index.uuid.to_string()));
+    let files = index.files.iter().flatten().map(|file| folder.join(&file.path));
+    sync_files(files.collect()).await
+}
+
+/// Flushes one file and every folder above it, up to `root`.
+///
+/// # Errors
+/// [`StorageError::Io`] names what could not be flushed.
+pub async fn sync_deep(dataset: &Dataset, path: &StorePath, root: &StorePath) -> Result<(), StorageError> {
+    if !dataset.object_store(None).await?.is_local() {
+        return Ok(());
+    }
+    let (file, root) = (local(path), local(root));
+    let folders = file.ancestors().skip(1).take_while(|folder| folder.starts_with(&root)).map(Path::to_path_buf);
+    let folders: Vec<PathBuf> = folders.collect();
+    sync_files(vec![file]).await?;
+    sync_all(folders).await
 }
 
 /// Object-store paths are relative to the file-system root.

@@ -25,6 +25,9 @@ pub const SYSTEM_COLUMNS: [&str; 5] =
 /// engines hide it, too.
 const ASSIGNMENT_ORDINAL: (&str, &str) = ("computed_column.function.output_ordinal", "4294967295");
 
+/// How the metadata keys begin that are nobody else's.
+const OWN_METADATA: &str = "lancegate.";
+
 /// A table at one version.
 #[derive(Debug, Clone)]
 pub struct LanceTable {
@@ -81,6 +84,25 @@ pub fn visible_schema(dataset: &Dataset) -> Schema {
     let mut fields = stored_fields(dataset);
     fields.retain(|field| !is_internal(field));
     Schema::new(fields)
+}
+
+/// Returns the stored columns that users do not see.
+pub fn hidden_columns(dataset: &Dataset) -> Vec<String> {
+    let hidden = stored_fields(dataset).into_iter().filter(is_internal);
+    hidden.map(|field| field.name().clone()).collect()
+}
+
+/// Returns columns as other software shows them: without our own metadata.
+pub fn shown(schema: &Schema) -> Schema {
+    let own = |key: &String| key.starts_with(OWN_METADATA);
+    let field = |field: &Arc<Field>| {
+        let metadata = field.metadata().iter().filter(|(key, _)| !own(key));
+        let metadata = metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
+        field.as_ref().clone().with_metadata(metadata)
+    };
+    let metadata = schema.metadata().iter().filter(|(key, _)| !own(key));
+    let metadata = metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
+    Schema::new_with_metadata(schema.fields().iter().map(field).collect::<Vec<_>>(), metadata)
 }
 
 /// Returns whether `name` is one of Lance's columns about the row itself.
