@@ -23,6 +23,7 @@ mod functions;
 mod garbage;
 mod harness;
 mod http;
+mod indexes;
 mod interop;
 mod jobs;
 #[cfg(feature = "failpoints")]
@@ -36,6 +37,7 @@ mod registry;
 mod rest;
 mod returning;
 mod rows;
+mod searching;
 mod secrets;
 mod stale;
 mod surface;

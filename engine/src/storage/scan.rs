@@ -1,6 +1,7 @@
 //! Reading a version of a table: projection, filter and limit in Lance, one
 //! partition per group of fragments.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -98,7 +99,7 @@ async fn scan(
 
 /// Splits the fragments into groups of about equal rows; `None` reads them all.
 ///
-/// An index covers the whole table and is asked once; a limit ends the scan
+/// An index that a filter asks covers the whole table and is asked once; a limit ends the scan
 /// early; offsets count across fragments.
 async fn groups(dataset: &Dataset, request: &Request<'_>) -> Result<Vec<Option<Vec<Fragment>>>> {
     let fragments = dataset.fragments();
@@ -109,7 +110,7 @@ async fn groups(dataset: &Dataset, request: &Request<'_>) -> Result<Vec<Option<V
     if wanted < 2 || request.limit.is_some() || counts_rows || offsets {
         return Ok(vec![None]);
     }
-    if !request.filters.is_empty() && !dataset.load_indices().await?.is_empty() {
+    if !request.filters.is_empty() && asks_index(dataset, request.filters).await? {
         return Ok(vec![None]);
     }
     let share = rows.div_ceil(wanted);
@@ -126,6 +127,16 @@ async fn groups(dataset: &Dataset, request: &Request<'_>) -> Result<Vec<Option<V
         }
     }
     Ok(groups.into_iter().map(Some).collect())
+}
+
+/// Returns whether a column of the filters has an index.
+async fn asks_index(dataset: &Dataset, filters: &[Expr]) -> Result<bool> {
+    let indexes = dataset.load_indices().await?;
+    let fields = indexes.iter().flat_map(|index| index.fields.iter());
+    let columns: HashSet<&str> = fields
+        .filter_map(|id| dataset.schema().field_ancestry_by_id(*id)?.first().map(|field| field.name.as_str()))
+        .collect();
+    Ok(filters.iter().flat_map(Expr::column_refs).any(|column| columns.contains(column.name.as_str())))
 }
 
 /// Lance's own columns are unsigned; a comparison with a number is made in

@@ -18,6 +18,7 @@ use crate::exec::adopt;
 use crate::sql::plan::Planner;
 use crate::sql::resolve::{object_of, schema_of};
 use crate::storage::computed;
+use crate::storage::index::{self, IndexRow};
 use crate::storage::provider;
 use crate::system::SystemContext;
 
@@ -64,6 +65,19 @@ pub(crate) struct RelationRow {
     /// The columns; empty if the files cannot be read.
     pub(crate) columns: Vec<Field>,
     pub(crate) rows: Option<u64>,
+    /// The indexes of a table.
+    pub(crate) indexes: Vec<IndexEntry>,
+}
+
+/// An index.
+#[derive(Debug)]
+pub(crate) struct IndexEntry {
+    pub(crate) oid: i32,
+    pub(crate) name: String,
+    /// The column by name, a field inside one as its path.
+    pub(crate) column: String,
+    /// The method, as in CREATE INDEX.
+    pub(crate) method: String,
 }
 
 /// A user or role.
@@ -86,6 +100,18 @@ impl RelationRow {
             TableKind::View => "v",
             TableKind::MaterializedView => "m",
         }
+    }
+
+    /// Returns the statement that makes an index, as `pg_get_indexdef()` does.
+    pub(crate) fn index_definition(&self, index: &IndexEntry) -> String {
+        let table = lancegate_sql::ObjectName::in_schema(&self.schema, &self.record.name.name);
+        let name = lancegate_sql::Ident::from(index.name.as_str());
+        format!("CREATE INDEX {name} ON {table} USING {} ({})", index.method, index.column)
+    }
+
+    /// Returns the number of an index's column; 0 for a field inside of one.
+    pub(crate) fn index_column(&self, index: &IndexEntry) -> usize {
+        self.columns.iter().position(|column| *column.name() == index.column).map_or(0, |position| position + 1)
     }
 }
 
@@ -139,11 +165,17 @@ pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
                 record,
                 columns: Vec::new(),
                 rows: None,
+                indexes: Vec::new(),
             })
         })
         .collect();
     objects.relations =
         futures::stream::iter(tables).map(|row| with_columns(context, row)).buffered(OPEN_AT_ONCE).collect().await;
+    for row in &mut objects.relations {
+        for index in &mut row.indexes {
+            index.oid = oids.of(&format!("{}:{}", row.record.id, index.name));
+        }
+    }
     objects.roles = roles;
     Ok(objects)
 }
@@ -158,25 +190,34 @@ async fn with_columns(context: &SystemContext, mut row: RelationRow) -> Relation
             TableKind::View => {
                 let planner = Planner::system(context);
                 let fields = planner.view_columns(&row.record).await?;
-                Ok::<_, crate::error::SqlError>((fields, None))
+                Ok::<_, crate::error::SqlError>((fields, None, Vec::new()))
             }
             TableKind::Table | TableKind::MaterializedView => {
                 let dataset = context.engine.store().open(&row.record.location).await?;
                 let fields =
                     provider::visible_schema(&dataset).fields().iter().map(|field| field.as_ref().clone()).collect();
                 let rows = dataset.fragments().iter().map(|fragment| fragment.num_rows().unwrap_or(0) as u64).sum();
-                Ok((fields, Some(rows)))
+                let indexes = index::list(&dataset).await.unwrap_or_else(|error| {
+                    tracing::warn!(%error, relation = %row.record.name, "a table is listed without its indexes");
+                    Vec::new()
+                });
+                Ok((fields, Some(rows), indexes.into_iter().map(entry).collect()))
             }
         }
     };
     match described.await {
-        Ok((columns, rows)) => {
+        Ok((columns, rows, indexes)) => {
             row.columns = columns;
             row.rows = rows;
+            row.indexes = indexes;
         }
         Err(error) => tracing::warn!(%error, relation = %row.record.name, "a relation is listed without its columns"),
     }
     row
+}
+
+fn entry(row: IndexRow) -> IndexEntry {
+    IndexEntry { oid: 0, name: row.name, column: row.columns.join(", "), method: row.index_type.to_ascii_lowercase() }
 }
 
 async fn roles(context: &SystemContext, grants: &Grants, oids: &mut Oids) -> Result<Vec<RoleRow>> {
@@ -333,6 +374,12 @@ pub(crate) fn int(value: i32) -> ScalarValue {
 /// Returns a smallint cell.
 pub(crate) fn small(value: usize) -> ScalarValue {
     ScalarValue::Int16(Some(i16::try_from(value).unwrap_or(i16::MAX)))
+}
+
+/// Returns a cell with several smallints.
+pub(crate) fn smalls(values: &[usize]) -> ScalarValue {
+    let values: Vec<ScalarValue> = values.iter().map(|value| small(*value)).collect();
+    ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Int16))
 }
 
 /// Returns a boolean cell.

@@ -19,6 +19,7 @@ use crate::system::SystemContext;
 
 mod absent;
 mod classes;
+mod indexes;
 mod roles;
 mod settings;
 
@@ -53,10 +54,12 @@ impl StaticTables {
 }
 
 /// The relations that are made from the metadata store.
-const MADE: [&str; 15] = [
+const MADE: [&str; 17] = [
     "pg_class",
     "pg_attribute",
     "pg_attrdef",
+    "pg_index",
+    "pg_indexes",
     "pg_namespace",
     "pg_tables",
     "pg_views",
@@ -91,6 +94,8 @@ pub(crate) async fn table(context: &SystemContext, name: &str) -> Result<Option<
         "pg_class" => classes::pg_class(context.objects().await?)?,
         "pg_attribute" => classes::pg_attribute(context.objects().await?)?,
         "pg_attrdef" => classes::pg_attrdef(context.objects().await?)?,
+        "pg_index" => indexes::pg_index(context.objects().await?)?,
+        "pg_indexes" => indexes::pg_indexes(context.objects().await?)?,
         "pg_namespace" => classes::pg_namespace(context.objects().await?)?,
         "pg_tables" => classes::pg_tables(context.objects().await?)?,
         "pg_views" => classes::pg_views(context.objects().await?)?,

@@ -12,9 +12,11 @@ use lancegate_catalog::TableKind;
 use super::udf::{RowFunction, number, text, utf8};
 use crate::error::Result;
 use crate::system::SystemContext;
+use crate::system::objects::RelationRow;
 
 /// The functions that also answer in a statement that reads no relation.
-pub const NAMES: [&str; 4] = ["pg_get_userbyid", "pg_get_viewdef", "obj_description", "pg_table_is_visible"];
+pub const NAMES: [&str; 5] =
+    ["pg_get_userbyid", "pg_get_viewdef", "pg_get_indexdef", "obj_description", "pg_table_is_visible"];
 
 /// Returns the functions of one statement that reads the catalog.
 ///
@@ -45,6 +47,7 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
         lookup("pg_get_userbyid", &[1], roles),
         lookup("pg_get_viewdef", &[1, 2], views),
         lookup("obj_description", &[1, 2], comments),
+        index_definitions(&objects.relations),
         joined(),
         RowFunction::define("pg_table_is_visible", &[1], DataType::Boolean, Volatility::Stable, move |arguments| {
             let oid = arguments.first().and_then(number);
@@ -52,6 +55,22 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
             Ok(ScalarValue::Boolean(oid.map(|_| !hidden)))
         }),
     ])
+}
+
+/// `pg_get_indexdef(oid)`, and `pg_get_indexdef(oid, n, pretty)`: its `n`th column if
+/// that is not 0.
+fn index_definitions(relations: &[RelationRow]) -> ScalarUDF {
+    let all = relations.iter().flat_map(|row| row.indexes.iter().map(move |index| (row, index)));
+    let definitions: HashMap<i64, (String, String)> =
+        all.map(|(row, index)| (i64::from(index.oid), (row.index_definition(index), index.column.clone()))).collect();
+    RowFunction::define("pg_get_indexdef", &[1, 3], DataType::Utf8, Volatility::Stable, move |arguments| {
+        let found = arguments.first().and_then(number).and_then(|oid| definitions.get(&oid));
+        Ok(utf8(found.and_then(|(definition, column)| match arguments.get(1).and_then(number) {
+            None | Some(0) => Some(definition.clone()),
+            Some(1) => Some(column.clone()),
+            Some(_) => None,
+        })))
+    })
 }
 
 /// `array_to_string` that also takes the text that some catalog columns hold in

@@ -30,9 +30,9 @@ use crate::sql::state::PlannerState;
 use crate::sqlstate::SqlState;
 use crate::storage::StorageError;
 use crate::storage::provider::{self, hidden_columns, is_system_column};
-use crate::storage::search::{self, Projection, QUERY_INDEX, SEARCH_COLUMNS};
+use crate::storage::search::{self, QUERY_INDEX, SEARCH_COLUMNS};
 
-pub use crate::storage::search::{Distance, Ordering, Search};
+pub use crate::storage::search::{Distance, Ordering, Projection, Search};
 
 mod view;
 

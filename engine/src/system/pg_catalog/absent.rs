@@ -8,36 +8,6 @@ use crate::system::objects::{Kind, relation as make};
 /// Returns an empty relation, `None` for a name that is not one of these.
 pub(super) fn relation(name: &str) -> Result<Option<RecordBatch>> {
     let columns: &[(&str, Kind)] = match name {
-        "pg_index" => &[
-            ("indexrelid", Kind::Oid("regclass")),
-            ("indrelid", Kind::Oid("regclass")),
-            ("indnatts", Kind::Small),
-            ("indnkeyatts", Kind::Small),
-            ("indisunique", Kind::Bool),
-            ("indnullsnotdistinct", Kind::Bool),
-            ("indisprimary", Kind::Bool),
-            ("indisexclusion", Kind::Bool),
-            ("indimmediate", Kind::Bool),
-            ("indisclustered", Kind::Bool),
-            ("indisvalid", Kind::Bool),
-            ("indcheckxmin", Kind::Bool),
-            ("indisready", Kind::Bool),
-            ("indislive", Kind::Bool),
-            ("indisreplident", Kind::Bool),
-            ("indkey", Kind::Smalls),
-            ("indcollation", Kind::Smalls),
-            ("indclass", Kind::Smalls),
-            ("indoption", Kind::Smalls),
-            ("indexprs", Kind::Text),
-            ("indpred", Kind::Text),
-        ],
-        "pg_indexes" => &[
-            ("schemaname", Kind::Text),
-            ("tablename", Kind::Text),
-            ("indexname", Kind::Text),
-            ("tablespace", Kind::Text),
-            ("indexdef", Kind::Text),
-        ],
         "pg_sequences" => &[
             ("schemaname", Kind::Text),
             ("sequencename", Kind::Text),

@@ -35,6 +35,8 @@ const SYSTEM_CLASSES: [(i32, &str); 16] = [
 ];
 /// The access method of tables.
 const HEAP: i32 = 2;
+/// The access method of indexes: `pg_am` is PostgreSQL's own and has no others.
+const BTREE: i32 = 403;
 
 const CLASS: &[(&str, Kind)] = &[
     ("oid", Kind::Oid("oid")),
@@ -75,11 +77,31 @@ const CLASS: &[(&str, Kind)] = &[
 /// Returns `pg_class`.
 pub(super) fn pg_class(objects: &Objects) -> Result<RecordBatch> {
     let own = objects.relations.iter().map(|row| {
-        class(row.oid, &row.record.name.name, row.namespace_oid, row.owner, row.kind(), row.columns.len(), row.rows)
+        let class = class(
+            row.oid,
+            &row.record.name.name,
+            row.namespace_oid,
+            row.owner,
+            row.kind(),
+            row.columns.len(),
+            row.rows,
+        );
+        with_indexes(class, !row.indexes.is_empty())
+    });
+    let indexes = objects.relations.iter().flat_map(|row| {
+        row.indexes.iter().map(|index| class(index.oid, &index.name, row.namespace_oid, row.owner, "i", 1, row.rows))
     });
     let system =
         SYSTEM_CLASSES.iter().map(|(oid, name)| class(*oid, name, PG_CATALOG_OID, BOOTSTRAP_ROLE, "r", 0, None));
-    relation(CLASS, own.chain(system).collect())
+    relation(CLASS, own.chain(indexes).chain(system).collect())
+}
+
+/// Says in a row of `pg_class` whether the table has indexes.
+fn with_indexes(mut class: Vec<ScalarValue>, has: bool) -> Vec<ScalarValue> {
+    if let Some(place) = CLASS.iter().position(|(name, _)| *name == "relhasindex") {
+        class[place] = boolean(has);
+    }
+    class
 }
 
 fn class(
@@ -99,7 +121,11 @@ fn class(
         int(0),
         int(0),
         int(owner),
-        int(if view { 0 } else { HEAP }),
+        int(match kind {
+            "v" => 0,
+            "i" => BTREE,
+            _ => HEAP,
+        }),
         int(if view { 0 } else { oid }),
         int(0),
         int(0),
@@ -244,7 +270,8 @@ pub(super) fn pg_tables(objects: &Objects) -> Result<RecordBatch> {
     ];
     let rows = of_kind(objects, TableKind::Table).map(|row| {
         let no = || boolean(false);
-        vec![text(&row.schema), text(&row.record.name.name), owner(objects, row), null(), no(), no(), no(), no()]
+        let indexed = boolean(!row.indexes.is_empty());
+        vec![text(&row.schema), text(&row.record.name.name), owner(objects, row), null(), indexed, no(), no(), no()]
     });
     relation(&columns, rows.collect())
 }
