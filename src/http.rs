@@ -61,11 +61,12 @@ fn router(shared: Arc<HttpShared>) -> Router {
         .merge(rest::wrap(rest::quick()))
         .fallback(reply::not_found)
         .method_not_allowed_fallback(reply::method_not_allowed)
-        .layer(middleware::from_fn_with_state(Arc::clone(&shared), rest::limit_time))
-        .layer(DefaultBodyLimit::max(body_bytes_max));
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), rest::limit_time));
     Router::new()
         .merge(rest::wrap(rest::long()))
         .merge(quick)
+        // Rows are read as they come, and have a limit of their own.
+        .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(middleware::from_fn(rest::guard))
         .with_state(shared)
 }

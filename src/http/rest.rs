@@ -17,7 +17,6 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware;
 use axum::response::Response;
@@ -33,15 +32,18 @@ mod columns;
 mod error;
 mod functions;
 mod gpu;
+mod indexes;
 mod jobs;
 mod names;
 mod namespaces;
 mod refresh;
 mod request;
 mod rows;
+mod search;
 mod secrets;
 mod tables;
 mod text;
+mod versions;
 mod views;
 mod writes;
 
@@ -65,6 +67,7 @@ pub(super) fn quick() -> Router<Arc<HttpShared>> {
     namespaces::routes(&mut routes);
     tables::routes(&mut routes);
     columns::routes(&mut routes);
+    versions::routes(&mut routes);
     refresh::routes(&mut routes);
     jobs::routes(&mut routes);
     functions::routes(&mut routes);
@@ -78,7 +81,9 @@ pub(super) fn quick() -> Router<Arc<HttpShared>> {
 pub(super) fn long() -> Router<Arc<HttpShared>> {
     let mut routes = Routes::default();
     writes::routes(&mut routes);
-    routes.0.layer(DefaultBodyLimit::disable())
+    search::routes(&mut routes);
+    indexes::routes(&mut routes);
+    routes.0
 }
 
 /// Adds what every answer of the API carries.

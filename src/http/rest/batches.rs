@@ -20,6 +20,7 @@ use lancegate_engine::error::SqlError;
 use lancegate_engine::sqlstate::SqlState;
 use tokio::sync::Mutex;
 
+use super::caller::Caller;
 use super::error::{RestError, Result};
 
 /// The media type of an Arrow IPC stream.
@@ -178,12 +179,12 @@ fn depth(field: &Field) -> usize {
     }
 }
 
-/// Answers with rows as they come. An error after the first rows ends the body in
+/// Answers with rows as they come, of the caller whose statement they are of. An error after the first rows ends the body in
 /// the middle of the stream, which no reader takes for its end.
 ///
 /// # Errors
 /// What the rows raise before the first of them.
-pub(super) async fn answer(rows: SendableRecordBatchStream) -> Result<Response> {
+pub(super) async fn answer(rows: SendableRecordBatchStream, caller: Caller) -> Result<Response> {
     let schema = rows.schema();
     let mut rows = rows.peekable();
     if let Some(Err(_)) = Pin::new(&mut rows).peek().await {
@@ -191,22 +192,22 @@ pub(super) async fn answer(rows: SendableRecordBatchStream) -> Result<Response> 
         return Err(error.map_or_else(|| RestError::internal("an error went away"), RestError::from));
     }
     let writer = StreamWriter::try_new(Vec::new(), &schema).map_err(RestError::internal)?;
-    let body = Body::from_stream(chunks(rows, writer));
+    let body = Body::from_stream(chunks(rows, (writer, caller)));
     Ok(([(header::CONTENT_TYPE, STREAM)], body).into_response())
 }
 
 fn chunks(
     rows: impl Stream<Item = Result<RecordBatch, DataFusionError>> + Send + Unpin + 'static,
-    writer: StreamWriter<Vec<u8>>,
+    kept: (StreamWriter<Vec<u8>>, Caller),
 ) -> impl Stream<Item = Result<Bytes, SqlError>> + Send + 'static {
-    futures::stream::try_unfold(Some((rows, writer)), |state| async move {
-        let Some((mut rows, mut writer)) = state else { return Ok(None) };
+    futures::stream::try_unfold(Some((rows, kept)), |state| async move {
+        let Some((mut rows, (mut writer, caller))) = state else { return Ok(None) };
         match rows.next().await {
             Some(batch) => {
                 let batch = batch.map_err(SqlError::from)?;
                 writer.write(&batch).map_err(SqlError::internal)?;
                 let bytes = Bytes::from(std::mem::take(writer.get_mut()));
-                Ok(Some((bytes, Some((rows, writer)))))
+                Ok(Some((bytes, Some((rows, (writer, caller))))))
             }
             None => {
                 writer.finish().map_err(SqlError::internal)?;

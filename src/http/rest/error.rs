@@ -18,6 +18,8 @@ pub(in crate::http) enum Code {
     NamespaceNotEmpty = 3,
     TableNotFound = 4,
     TableAlreadyExists = 5,
+    TableIndexNotFound = 6,
+    TableTagNotFound = 8,
     TableVersionNotFound = 11,
     TableColumnNotFound = 12,
     InvalidInput = 13,
@@ -38,6 +40,8 @@ pub(in crate::http) struct RestError {
     code: Code,
     message: String,
     detail: Option<String>,
+    /// What SQL would have answered.
+    state: Option<SqlState>,
 }
 
 /// The result of a handler.
@@ -46,7 +50,7 @@ pub(super) type Result<T, E = RestError> = std::result::Result<T, E>;
 impl RestError {
     /// Returns an error with a message and nothing else.
     pub(in crate::http) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), detail: None }
+        Self { status, code, message: message.into(), detail: None, state: None }
     }
 
     /// Returns the 400 of a request that makes no sense.
@@ -89,6 +93,18 @@ impl RestError {
         self.code
     }
 
+    /// Returns whether something else than a table is missing.
+    pub(super) fn is_undefined_object(&self) -> bool {
+        self.state == Some(SqlState::UNDEFINED_OBJECT)
+    }
+
+    /// Answers with another code.
+    #[must_use]
+    pub(super) fn with_code(mut self, code: Code) -> Self {
+        self.code = code;
+        self
+    }
+
     /// Answers with another status.
     #[must_use]
     pub(super) fn with_status(mut self, status: StatusCode) -> Self {
@@ -125,7 +141,7 @@ impl From<SqlError> for RestError {
         let (status, code) = classify(error.code);
         let detail: Vec<String> = [error.context, error.detail, error.hint].into_iter().flatten().collect();
         let detail = (!detail.is_empty()).then(|| detail.join(" "));
-        Self { status, code, message: error.message, detail }
+        Self { status, code, message: error.message, detail, state: Some(error.code) }
     }
 }
 

@@ -268,7 +268,7 @@ async fn query_splits(mut caller: Caller, Body(One { job_id }): Body<One>) -> Re
     let plan = caller.plan(&format!("SHOW JOB SPLITS {}", literal(&job_id))).await?;
     let plan = caller.authorize(plan).await?;
     match caller.outcome(&plan).await? {
-        Outcome::Rows { stream, .. } => batches::answer(stream).await,
+        Outcome::Rows { stream, .. } => batches::answer(stream, caller).await,
         Outcome::Done(_) => Err(RestError::internal("SHOW JOB SPLITS has no rows")),
     }
 }

@@ -96,6 +96,12 @@ impl Rows {
         Ok(batch.slice(0, most))
     }
 
+    /// Returns the first value.
+    pub(super) fn first_text(&self) -> Option<String> {
+        let name = self.batch.schema_ref().fields().first()?.name().clone();
+        self.text(0, &name)
+    }
+
     /// Returns the texts of a column.
     pub(super) fn texts(&self, column: &str) -> Vec<String> {
         (0..self.len()).filter_map(|row| self.text(row, column)).collect()

@@ -1,0 +1,207 @@
+//! Versions, tags and branches of a table.
+
+use axum::extract::{OriginalUri, Query};
+use axum::http::StatusCode;
+use axum::response::Response;
+use lancegate_engine::sql::plan::versions::{TagRow, VersionAction, VersionAnswer};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Routes;
+use super::caller::Caller;
+use super::error::{Code, RestError, Result};
+use super::request::{Body, Id};
+use super::tables::misread;
+use super::writes::versioned;
+use crate::http::reply;
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.post("/v1/table/{id}/version/list", list);
+    routes.post("/v1/table/{id}/restore", restore);
+    routes.post("/v1/table/{id}/tags/list", tags);
+    routes.post("/v1/table/{id}/tags/version", tag);
+    routes.post("/v1/table/{id}/tags/create", create_tag);
+    routes.post("/v1/table/{id}/tags/update", move_tag);
+    routes.post("/v1/table/{id}/tags/delete", drop_tag);
+    routes.post("/v1/table/{id}/branches/list", branches);
+    routes.post("/v1/table/{id}/branches/create", create_branch);
+    routes.post("/v1/table/{id}/branches/delete", drop_branch);
+}
+
+/// Every field that these requests have.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Given {
+    version: Option<u64>,
+    branch: Option<String>,
+    tag: Option<String>,
+    name: Option<String>,
+    from_branch: Option<String>,
+    from_version: Option<u64>,
+    limit: Option<u32>,
+    descending: Option<bool>,
+    #[serde(rename = "page_token")]
+    _page_token: Option<String>,
+    #[serde(rename = "id")]
+    _id: Option<Vec<String>>,
+    #[serde(rename = "identity")]
+    _identity: Option<Value>,
+    #[serde(rename = "context")]
+    _context: Option<Value>,
+}
+
+fn needed<T>(value: Option<T>, field: &str) -> Result<T> {
+    value.ok_or_else(|| RestError::invalid(format!("{field} is missing")))
+}
+
+async fn act(caller: &mut Caller, id: &Id, branch: Option<&str>, action: VersionAction) -> Result<VersionAnswer> {
+    let table = id.object()?;
+    let plan = caller.engine().plan_version(caller.session(), &table, branch, action).await?;
+    let plan = caller.authorize(plan).await?;
+    let (engine, session, _) = caller.parts();
+    Ok(engine.versions(session, &plan).await?)
+}
+
+fn done() -> Response {
+    reply::json(StatusCode::OK, &json!({}))
+}
+
+fn unexpected() -> RestError {
+    RestError::internal("a statement about versions answered something else")
+}
+
+#[derive(Debug, Deserialize)]
+struct OnBranch {
+    branch: Option<String>,
+}
+
+/// `POST /v1/table/{id}/version/list`
+async fn list(mut caller: Caller, id: Id, Query(on): Query<OnBranch>, Body(given): Body<Given>) -> Result<Response> {
+    let branch = on.branch.or(given.branch);
+    let VersionAnswer::Versions(mut rows) = act(&mut caller, &id, branch.as_deref(), VersionAction::List).await? else {
+        return Err(unexpected());
+    };
+    if given.descending.unwrap_or_default() {
+        rows.reverse();
+    }
+    rows.truncate(given.limit.map_or(usize::MAX, |limit| limit as usize));
+    let versions: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            json!({
+                "version": row.version,
+                "timestamp": row.timestamp.to_rfc3339(),
+                "timestamp_millis": row.timestamp.timestamp_millis(),
+                "metadata": row.metadata,
+            })
+        })
+        .collect();
+    Ok(reply::json(StatusCode::OK, &json!({ "versions": versions })))
+}
+
+/// `POST /v1/table/{id}/restore`
+async fn restore(mut caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
+    let version = needed(given.version, "version")?;
+    let action = VersionAction::Restore { version };
+    match act(&mut caller, &id, given.branch.as_deref(), action).await.map_err(misread)? {
+        VersionAnswer::Version(version) => Ok(versioned(&json!({ "version": version }), version)),
+        _ => Err(unexpected()),
+    }
+}
+
+fn described(tag: &TagRow) -> Value {
+    let mut told = json!({ "version": tag.version, "manifestSize": tag.manifest_size });
+    if let Some(branch) = &tag.branch {
+        told["branch"] = json!(branch);
+    }
+    if let Some(at) = tag.created_at {
+        told["createdAt"] = json!(at.to_rfc3339());
+    }
+    if let Some(at) = tag.updated_at {
+        told["updatedAt"] = json!(at.to_rfc3339());
+    }
+    told
+}
+
+/// `POST /v1/table/{id}/tags/list`: by name; the specification wraps the map.
+async fn tags(mut caller: Caller, id: Id, OriginalUri(uri): OriginalUri, Body(_): Body<Given>) -> Result<Response> {
+    let VersionAnswer::Tags(rows) = act(&mut caller, &id, None, VersionAction::Tags).await? else {
+        return Err(unexpected());
+    };
+    let map: Map<String, Value> = rows.iter().map(|tag| (tag.name.clone(), described(tag))).collect();
+    let body = if uri.path().ends_with('/') { Value::Object(map) } else { json!({ "tags": map }) };
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+/// `POST /v1/table/{id}/tags/version`
+async fn tag(mut caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
+    let action = VersionAction::Tag { tag: needed(given.tag, "tag")? };
+    match act(&mut caller, &id, None, action).await.map_err(misread_tag)? {
+        VersionAnswer::Tag(row) => {
+            Ok(reply::json(StatusCode::OK, &json!({ "version": row.version, "branch": row.branch })))
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+/// The clients show the text of a 400, and of a 404 only that the table is missing.
+fn misread_tag(error: RestError) -> RestError {
+    if error.is_undefined_object() { error.with_code(Code::TableTagNotFound).as_bad_request() } else { misread(error) }
+}
+
+async fn change(mut caller: Caller, id: Id, branch: Option<String>, action: VersionAction) -> Result<Response> {
+    act(&mut caller, &id, branch.as_deref(), action).await.map_err(misread_tag)?;
+    Ok(done())
+}
+
+/// `POST /v1/table/{id}/tags/create`
+async fn create_tag(caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
+    let (tag, version) = (needed(given.tag, "tag")?, needed(given.version, "version")?);
+    change(caller, id, given.branch, VersionAction::CreateTag { tag, version }).await
+}
+
+/// `POST /v1/table/{id}/tags/update`
+async fn move_tag(caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
+    let (tag, version) = (needed(given.tag, "tag")?, needed(given.version, "version")?);
+    change(caller, id, given.branch, VersionAction::MoveTag { tag, version }).await
+}
+
+/// `POST /v1/table/{id}/tags/delete`
+async fn drop_tag(caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
+    let tag = needed(given.tag, "tag")?;
+    change(caller, id, None, VersionAction::DropTag { tag }).await
+}
+
+/// `POST /v1/table/{id}/branches/list`
+async fn branches(mut caller: Caller, id: Id, Body(_): Body<Given>) -> Result<Response> {
+    let VersionAnswer::Branches(rows) = act(&mut caller, &id, None, VersionAction::Branches).await? else {
+        return Err(unexpected());
+    };
+    let map: Map<String, Value> = rows
+        .iter()
+        .map(|branch| {
+            let told = json!({
+                "parentBranch": branch.parent_branch,
+                "parentVersion": branch.parent_version,
+                "createAt": branch.created_at,
+                "manifestSize": branch.manifest_size,
+            });
+            (branch.name.clone(), told)
+        })
+        .collect();
+    Ok(reply::json(StatusCode::OK, &json!({ "branches": map })))
+}
+
+/// `POST /v1/table/{id}/branches/create`
+async fn create_branch(mut caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
+    let action = VersionAction::CreateBranch { name: needed(given.name, "name")?, version: given.from_version };
+    act(&mut caller, &id, given.from_branch.as_deref(), action).await?;
+    Ok(done())
+}
+
+/// `POST /v1/table/{id}/branches/delete`
+async fn drop_branch(mut caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
+    let action = VersionAction::DropBranch { name: needed(given.name, "name")? };
+    act(&mut caller, &id, None, action).await?;
+    Ok(done())
+}
