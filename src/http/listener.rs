@@ -109,7 +109,8 @@ impl Connection {
     /// Moves the deadline after progress, or fails when it has passed.
     fn watch<T>(&mut self, ctx: &mut Context<'_>, read: bool, progress: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         let now = Instant::now();
-        if self.requests.load(Ordering::Acquire) > 0 {
+        let answering = self.requests.load(Ordering::Acquire) > 0;
+        if answering {
             self.head_began = None;
         } else if read && progress.is_ready() {
             self.head_began.get_or_insert(now);
@@ -122,6 +123,12 @@ impl Connection {
             let silent = now + self.silence;
             self.deadline.as_mut().reset(head_ends.map_or(silent, |ends| ends.min(silent)));
             return progress;
+        }
+        if answering && read {
+            // Who waits for an answer is silent for as long as it takes; who is in
+            // the middle of a body is the handler's business.
+            self.deadline.as_mut().reset(now + self.silence);
+            return Poll::Pending;
         }
         ready!(self.deadline.as_mut().poll(ctx));
         Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut)))

@@ -30,6 +30,7 @@ mod batches;
 mod caller;
 mod columns;
 mod error;
+mod errors;
 mod functions;
 mod gpu;
 mod indexes;
@@ -69,6 +70,7 @@ pub(super) fn quick() -> Router<Arc<HttpShared>> {
     columns::routes(&mut routes);
     versions::routes(&mut routes);
     refresh::routes(&mut routes);
+    errors::routes(&mut routes);
     jobs::routes(&mut routes);
     functions::routes(&mut routes);
     secrets::routes(&mut routes);

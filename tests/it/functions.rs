@@ -21,7 +21,7 @@ use crate::rows::{error, rows, run};
 
 /// Returns the configuration of a gateway that refuses to run a Function without the whole sandbox; `more` are further
 /// keys of `[functions]`, or other sections.
-fn config(more: &str) -> String {
+pub(crate) fn config(more: &str) -> String {
     let python = std::env::var("LANCEGATE_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     format!("[functions]\npython = \"{python}\"\nsandbox = \"require\"\n{more}")
 }

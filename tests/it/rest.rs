@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, python};
+use crate::harness::{Gateway, python, until};
+use crate::rows::run;
 
 mod bodies;
 mod identity;
@@ -25,7 +26,7 @@ impl Rest {
     }
 
     pub(crate) async fn start_with(config: &str) -> Self {
-        let gateway = Gateway::start_with(config);
+        let gateway = Gateway::start_with(&crate::functions::config(config));
         let key = api_key(&gateway, "owner").await;
         Self { gateway, key, http: reqwest::Client::new() }
     }
@@ -78,6 +79,50 @@ async fn the_published_client_works_with_tables() {
 #[tokio::test]
 async fn sdk_02_the_published_client_declares_refreshes_waits_and_lists_errors() {
     Rest::start().await.client("computed.py");
+}
+
+#[tokio::test]
+async fn the_published_client_searches_makes_indexes_and_goes_back_to_versions() {
+    Rest::start().await.client("search.py");
+}
+
+#[tokio::test]
+async fn sdk_01_polling_never_raises_and_waiting_ends_as_the_job_does() {
+    Rest::start().await.client("jobs.py");
+}
+
+/// The remaining time follows from two samples of one attempt, and from nothing else.
+#[tokio::test]
+async fn sdk_01_two_samples_of_progress_tell_the_remaining_time() {
+    let rest = Rest::start().await;
+    let client = rest.gateway.connect().await;
+    run(&client, "CREATE TABLE n AS SELECT x FROM generate_series(1, 600) AS s(x)").await;
+    let source = "import time\ndef f(x):\n time.sleep(0.01)\n return x";
+    run(&client, &format!("CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS '{source}'")).await;
+    run(&client, "ALTER TABLE n ADD COLUMN y AS f(x)").await;
+    let (_, told) = rest.post("/v1/table/n/backfill_column", json!({"column": "y"})).await;
+    let mut samples: Vec<(i64, i64, i64)> = Vec::new();
+    let done = until("the job has ended", async || {
+        let (status, job) = rest.post("/v1/jobs/describe", json!({"job_id": told["job_id"]})).await;
+        assert_eq!(status, 200, "{job}");
+        let progress = &job["progress"];
+        let number = |name: &str| progress[name].as_i64();
+        if let (Some(at), Some(computed), Some(planned)) =
+            (number("sample_at_millis"), number("rows_computed"), number("rows_planned"))
+        {
+            if samples.last().is_none_or(|last| last.0 != at) {
+                samples.push((at, computed, planned));
+            }
+        }
+        (job["job_state"] == json!("DONE")).then_some(job)
+    })
+    .await;
+    assert_eq!(done["result"]["rows_assigned"], json!(600));
+    for pair in samples.windows(2) {
+        let [(before, computed, planned), (at, more, still)] = pair else { unreachable!() };
+        assert!(at > before && more >= computed && still == planned && more <= planned, "{samples:?}");
+    }
+    assert!(done.get("estimated_remaining_time").is_none(), "the server invents none: {done}");
 }
 
 #[tokio::test]

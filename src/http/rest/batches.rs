@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -30,6 +31,8 @@ const SCHEMA_BYTES_MAX: u64 = 16 << 20;
 /// Nested types deeper than this are refused.
 const DEPTH_MAX: usize = 64;
 
+/// How long a client may pause in the middle of its rows.
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// What a refused request may still send before its answer, in bytes.
 const DRAINED_BYTES_MAX: usize = 64 << 20;
 
@@ -43,7 +46,7 @@ impl Rest {
     pub(super) async fn drain(self) {
         let mut body = self.0.lock().await;
         let mut drained = 0;
-        while let Some(Ok(data)) = body.next().await {
+        while let Ok(Some(Ok(data))) = tokio::time::timeout(STALL_MAX, body.next()).await {
             drained += data.len();
             if drained > DRAINED_BYTES_MAX {
                 return;
@@ -129,7 +132,12 @@ impl Incoming {
             if !had_schema && self.decoder.schema().is_some() || self.ended {
                 return Ok(None);
             }
-            let data = self.body.0.lock().await.next().await;
+            let mut body = self.body.0.lock().await;
+            let data = tokio::time::timeout(STALL_MAX, body.next()).await.map_err(|_| {
+                let message = format!("no rows came for {STALL_MAX:?}");
+                SqlError::new(SqlState::CONNECTION_FAILURE, message)
+            })?;
+            drop(body);
             match data {
                 Some(Ok(data)) => self.take(data)?,
                 Some(Err(error)) => {

@@ -6,6 +6,7 @@ import lancedb
 import pyarrow as pa
 from lancedb import EnvVarSecret, col, udf
 from lancedb.exceptions import JobFailedError, JobNotFoundError
+from lancedb.remote.errors import HttpError
 
 url, key = sys.argv[1:3]
 db = lancedb.connect("db://lancegate", api_key=key, host_override=url)
@@ -87,8 +88,12 @@ try:
     raise AssertionError("it was found")
 except JobNotFoundError:
     pass
-assert db.pause_job(job.id) == "already_paused"
-assert db.resume_job(job.id) == "not_paused"
+for call in (db.pause_job, db.resume_job):
+    try:
+        call(job.id)
+        raise AssertionError("a finished job was steered")
+    except HttpError as error:
+        assert error.status_code == 409 and "succeeded" in str(error), error
 
 # Dropping.
 try:
