@@ -88,6 +88,11 @@ impl RestError {
         self
     }
 
+    /// Returns what is wrong.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Returns the code.
     pub(super) fn code(&self) -> Code {
         self.code

@@ -183,8 +183,11 @@ fn kind_options(plan: &Plan, given: &Backfill, ignored: &mut Vec<String>) -> Vec
 
 /// Shows the full path of a column that cannot be refreshed.
 fn unresolved(error: RestError, column: &str) -> RestError {
+    // The filter may be what names a column that is not there.
+    let root = field_path(column).ok().and_then(|path| path.into_iter().next()).unwrap_or_default();
+    let about_it = error.message().contains(&format!("\"{root}"));
     match (error.code(), shown(column)) {
-        (Code::TableColumnNotFound, Ok(path)) => RestError::new(
+        (Code::TableColumnNotFound, Ok(path)) if about_it => RestError::new(
             StatusCode::BAD_REQUEST,
             Code::TableColumnNotFound,
             format!("column \"{path}\" does not exist"),

@@ -135,6 +135,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             RestError::new(status, Code::InvalidInput, rejected.body_text())
         })?;
         let text: &[u8] = if bytes.iter().all(u8::is_ascii_whitespace) { b"{}" } else { &bytes };
+        if text.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(RestError::invalid("the body is not a JSON object"));
+        }
         if depth(text) > DEPTH_MAX {
             return Err(RestError::invalid(format!("the body is nested deeper than {DEPTH_MAX}")));
         }

@@ -34,7 +34,7 @@ async fn ended(rest: &Rest, id: &Value) -> Value {
 #[tokio::test]
 async fn bf_01_a_backfill_takes_every_field_of_the_specification() {
     let (rest, client) = declared().await;
-    run(&client, "CREATE SCHEMA \"team$ml\"; CREATE TABLE \"team$ml\".t (\"a.b\" bigint, x bigint)").await;
+    run(&client, "CREATE SCHEMA \"team$ml\"; CREATE TABLE \"team$ml\".t (\"a b\" bigint, x bigint)").await;
     run(
         &client,
         "INSERT INTO \"team$ml\".t VALUES (1, 1), (2, 2); ALTER TABLE \"team$ml\".t ADD COLUMN \"Q r\" AS x + 1",
@@ -257,8 +257,8 @@ async fn r02_rows_that_are_no_arrow_stream_change_nothing() {
 /// Returns one batch of three whole numbers in each column.
 fn stream(columns: &[&str]) -> Vec<u8> {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-    let column = |name: &&str| (*name, std::sync::Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef);
-    let batch = RecordBatch::try_from_iter(columns.iter().map(column)).unwrap();
+    let values = || std::sync::Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef;
+    let batch = RecordBatch::try_from_iter(columns.iter().map(|name| (*name, values()))).unwrap();
     let mut writer = arrow::ipc::writer::StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
     writer.write(&batch).unwrap();
     writer.finish().unwrap();

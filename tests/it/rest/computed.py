@@ -88,12 +88,12 @@ try:
     raise AssertionError("it was found")
 except JobNotFoundError:
     pass
-for call in (db.pause_job, db.resume_job):
-    try:
-        call(job.id)
-        raise AssertionError("a finished job was steered")
-    except HttpError as error:
-        assert error.status_code == 409 and "succeeded" in str(error), error
+try:
+    db.pause_job(job.id)
+    raise AssertionError("a finished job was paused")
+except HttpError as error:
+    assert error.status_code == 409 and "succeeded" in str(error), error
+assert db.resume_job(job.id) == "not_paused"
 
 # Dropping.
 try:

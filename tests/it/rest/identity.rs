@@ -18,7 +18,7 @@ async fn a_request_proves_who_it_is_from() {
     assert_eq!((status, &body["code"]), (401, &json!(16)), "{body}");
     assert_eq!(with(&rest, ("x-api-key", &rest.key)).await.0, 200);
     assert_eq!(with(&rest, ("authorization", &format!("Bearer {}", rest.key))).await.0, 200);
-    for wrong in ["", "lgk_wrong", &rest.key.to_uppercase(), "\u{7f}"] {
+    for wrong in ["", "lgk_wrong", &rest.key.to_uppercase(), "a b"] {
         assert_eq!(with(&rest, ("x-api-key", wrong)).await.0, 401, "{wrong:?}");
     }
     for wrong in ["Basic", "Basic bm9jb2xvbg==", "Basic !", "Digest x", "Bearer "] {
@@ -63,7 +63,7 @@ async fn a_user_sees_and_makes_keys_of_his_own_only() {
     let client = rest.gateway.connect().await;
     client.batch_execute("CREATE USER alice PASSWORD 'a long password'").await.unwrap();
     client.batch_execute("GRANT USAGE ON DATABASE lancegate TO USER alice").await.unwrap();
-    let alice = rest.gateway.connect_as("alice", "a long password", "lancegate").await.unwrap();
+    let alice = rest.gateway.connect_as("alice", "a long password").await.unwrap();
     let _: String = alice.query_one("CREATE API KEY mine", &[]).await.unwrap().get("key");
     assert!(error(&alice, "CREATE API KEY theirs FOR USER lancegate").await.contains("42501"));
     assert!(error(&alice, "DROP API KEY owner").await.contains("42704"));
