@@ -104,6 +104,9 @@ def point_select(folder, options):
     script = "\\set id random(1, 200000)\nSELECT x FROM points WHERE id = :id;\n"
     yield from compare(folder, options, script, prepare, "point select without index", None, None)
     yield from compare(folder, options, script, prepare, "prepared point select", None, None, "prepared")
+    prepare.append("CREATE INDEX ON points (id)")
+    yield from compare(folder, options, script, prepare, "indexed point select", "≥ 2,000/s", "≤ 10 ms")
+    yield from compare(folder, options, script, prepare, "prepared-indexed point select", None, None, "prepared")
 
 
 def stream(folder, options):

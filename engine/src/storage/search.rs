@@ -21,8 +21,8 @@ use lance::dataset::scanner::{AggregateExpr, ColumnOrdering, Scanner};
 use lance::index::DatasetIndexExt;
 use lance::index::vector::utils::get_vector_type;
 use lance_index::scalar::FullTextSearchQuery;
-use lance_index::scalar::inverted::query::FtsQuery;
-use lance_index::vector::ApproxMode;
+pub use lance_index::scalar::inverted::query::FtsQuery;
+pub use lance_index::vector::ApproxMode;
 
 use super::StorageError;
 use super::provider::hidden_columns;

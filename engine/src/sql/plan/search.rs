@@ -32,7 +32,7 @@ use crate::storage::StorageError;
 use crate::storage::provider::{self, hidden_columns, is_system_column};
 use crate::storage::search::{self, QUERY_INDEX, SEARCH_COLUMNS};
 
-pub use crate::storage::search::{Distance, Ordering, Projection, Search};
+pub use crate::storage::search::{ApproxMode, Distance, FtsQuery, Ordering, Projection, Search};
 
 mod view;
 
