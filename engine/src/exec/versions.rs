@@ -57,6 +57,9 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &VersionPl
         }
         VersionAction::CreateBranch { name, version } => {
             newest(engine, session, table, branch).await?;
+            if versions::branches(&main.dataset).await?.iter().any(|found| found.name == *name) {
+                return Err(taken(table, name));
+            }
             let (dataset, from, made, version) =
                 (Arc::clone(&main.dataset), plan.branch.clone(), name.clone(), *version);
             let creating = engine.runtime().run_to_end(async move {
@@ -126,12 +129,16 @@ fn of_branch(error: StorageError, table: &BoundTable, name: &str, version: Optio
             SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, said)
         }
         StorageError::Lance(lance::Error::RefConflict { .. } | lance::Error::DatasetAlreadyExists { .. }) => {
-            let message = format!("branch \"{name}\" of table \"{}\" already exists", table.name());
-            SqlError::new(SqlState::DUPLICATE_OBJECT, message)
+            taken(table, name)
         }
         StorageError::Lance(lance::Error::InvalidRef { .. }) => invalid("branch", name),
         _ => no_version(error, table, version.unwrap_or(0)),
     }
+}
+
+fn taken(table: &BoundTable, name: &str) -> SqlError {
+    let message = format!("branch \"{name}\" of table \"{}\" already exists", table.name());
+    SqlError::new(SqlState::DUPLICATE_OBJECT, message)
 }
 
 fn invalid(kind: &str, name: &str) -> SqlError {

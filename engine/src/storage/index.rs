@@ -127,6 +127,14 @@ pub fn column(dataset: &Dataset, path: &str, spec: &IndexSpec) -> Result<Indexed
     Ok(indexed(names, field))
 }
 
+/// Finds a column of words as [`column`] does for an index of them.
+///
+/// # Errors
+/// [`StorageError::NoColumn`].
+pub fn text_column(dataset: &Dataset, path: &str) -> Result<Indexed, StorageError> {
+    column(dataset, path, &IndexSpec::FullText(Box::default()))
+}
+
 fn indexed(names: Vec<String>, field: Field) -> Indexed {
     let path = format_field_path(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let width = width(field.data_type());

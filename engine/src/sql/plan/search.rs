@@ -15,6 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use lance::Dataset;
 use lance::dataset::refs::Ref;
 use lance_core::datatypes::{format_field_path, parse_field_path};
+use lance_index::scalar::inverted::query::FtsQueryNode;
 use lancegate_auth::{Privilege, Requirement};
 use lancegate_catalog::TableKind;
 use lancegate_sql::ObjectName;
@@ -29,6 +30,7 @@ use crate::sql::resolve::{BoundTable, no_relation};
 use crate::sql::state::PlannerState;
 use crate::sqlstate::SqlState;
 use crate::storage::StorageError;
+use crate::storage::index;
 use crate::storage::provider::{self, hidden_columns, is_system_column};
 use crate::storage::search::{self, QUERY_INDEX, SEARCH_COLUMNS};
 
@@ -314,6 +316,9 @@ async fn bind(dataset: &Arc<Dataset>, asked: &Search) -> Result<Search> {
         )
         .hint("CREATE INDEX ON <table> USING fts (<column>)."));
     }
+    for column in asked.full_text.iter().flat_map(FtsQueryNode::columns) {
+        text_column_of(dataset, &column)?;
+    }
     match &asked.columns {
         Projection::All => {}
         Projection::Names(names) => names.iter().try_for_each(|name| ensure_column(dataset, name))?,
@@ -346,16 +351,18 @@ pub(crate) fn ensure_column(dataset: &Dataset, path: &str) -> Result<()> {
     }
 }
 
+/// Looks up a column of words, which may be inside of lists.
+fn text_column_of(dataset: &Dataset, path: &str) -> Result<()> {
+    Ok(index::text_column(dataset, path).map(drop)?)
+}
+
 fn no_column(path: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{path}\" does not exist"))
 }
 
-/// Refuses SQL that names a column that is not shown.
+/// Refuses SQL that is not one expression, or names a column that is not shown.
 fn ensure_visible(dataset: &Dataset, sql: &str) -> Result<()> {
     let hidden = hidden_columns(dataset);
-    if hidden.is_empty() {
-        return Ok(());
-    }
     match view::words(sql)?.into_iter().find(|word| hidden.iter().any(|name| name.eq_ignore_ascii_case(word))) {
         Some(word) => Err(no_column(&word)),
         None => Ok(()),

@@ -43,13 +43,30 @@ impl Dialect for Lance {
     }
 }
 
-/// Returns the names and keywords of a piece of SQL.
+/// Returns the tokens of a piece of SQL; `==` is `=`, as Lance has it.
+fn tokens(sql: &str) -> Result<Vec<Token>> {
+    let mut tokens = Tokenizer::new(&Lance(GenericDialect {}), sql).tokenize().map_err(syntax)?;
+    tokens.iter_mut().filter(|token| **token == Token::DoubleEq).for_each(|token| *token = Token::Eq);
+    Ok(tokens)
+}
+
+/// Parses one expression and nothing after it.
+fn parsed(sql: &str) -> Result<Expr> {
+    let dialect = Lance(GenericDialect {});
+    let mut parser = Parser::new(&dialect).with_tokens(tokens(sql)?);
+    let expression = parser.parse_expr().map_err(syntax)?;
+    parser.expect_token(&Token::EOF).map_err(syntax)?;
+    Ok(expression)
+}
+
+/// Returns the names and keywords of an expression. Lance itself reads what stands
+/// in front of a semicolon or a LIMIT and passes over the rest.
 ///
 /// # Errors
-/// 42601.
+/// 42601 for anything but one expression.
 pub(super) fn words(sql: &str) -> Result<Vec<String>> {
-    let tokens = Tokenizer::new(&Lance(GenericDialect {}), sql).tokenize().map_err(syntax)?;
-    let words = tokens.into_iter().filter_map(|token| match token {
+    parsed(sql)?;
+    let words = tokens(sql)?.into_iter().filter_map(|token| match token {
         Token::Word(word) => Some(word.value),
         _ => None,
     });
@@ -152,10 +169,7 @@ fn quoted(name: &str) -> String {
 
 /// Returns an expression of Lance's dialect in PostgreSQL's.
 fn rewritten(sql: &str) -> Result<String> {
-    let dialect = Lance(GenericDialect {});
-    let mut parser = Parser::new(&dialect).try_with_sql(sql).map_err(syntax)?;
-    let mut expression = parser.parse_expr().map_err(syntax)?;
-    parser.expect_token(&Token::EOF).map_err(syntax)?;
+    let mut expression = parsed(sql)?;
     let _ = expression.visit(&mut Requoted);
     Ok(format!("({expression})"))
 }
@@ -193,6 +207,7 @@ mod tests {
     fn names_keep_their_case_and_quotes_change() {
         let cases = [
             ("`Id` > 10 AND x = 'a''b'", r#"("Id" > 10 AND "x" = 'a''b')"#),
+            ("a == 1", r#"("a" = 1)"#),
             ("lower(Name) IN ('x')", r#"(lower("Name") IN ('x'))"#),
             ("`a\"b`.c IS NULL", r#"("a""b"."c" IS NULL)"#),
         ];
