@@ -89,6 +89,7 @@ bench: tools python ## Measure beside PostgreSQL, plain Lance and lancedb.
 		echo "bin/lancegate is missing: building and measuring the quick profile; run \`make build\` first for real figures"; \
 		cargo build $(QUICK); \
 	fi
+	cargo build $(QUICK) --example measure
 	"$(LANCEGATE_TEST_PYTHON)" bench/run
 
 .PHONY: embedding

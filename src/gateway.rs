@@ -132,6 +132,7 @@ impl Gateway {
     pub async fn stop(self) {
         tracing::info!("stopping");
         self.readiness.advance(Stage::Stopping);
+        self.jobs.end_waits();
         self.pg.stop("statements", STATEMENTS_DEADLINE).await;
         if let Some(auto) = self.auto {
             auto.stop("automatic refreshes", CLOSING_DEADLINE).await;

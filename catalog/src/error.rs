@@ -222,6 +222,13 @@ pub enum CatalogError {
         #[source]
         source: Arc<sqlx::Error>,
     },
+    /// Another process, a tool that copies the file perhaps, holds a lock of it for too long.
+    #[error("the metadata store is locked by another process")]
+    Locked {
+        /// The cause.
+        #[source]
+        source: Arc<sqlx::Error>,
+    },
     /// A stored value cannot be read.
     #[error("damaged metadata: column {column} holds \"{value}\"")]
     DamagedValue {
@@ -248,6 +255,7 @@ impl From<sqlx::Error> for CatalogError {
         let source = Arc::new(source);
         // The low byte is the primary code: https://www.sqlite.org/rescode.html.
         match code.map(|code| code & 0xff) {
+            Some(5 | 6) => CatalogError::Locked { source },
             Some(13) => CatalogError::Full { source },
             Some(8) => CatalogError::ReadOnly { source },
             _ => CatalogError::Store { source },

@@ -52,4 +52,6 @@ pub struct JobChange {
     pub phase: String,
     /// Its database.
     pub database: String,
+    /// Whether it is a part of another job.
+    pub child: bool,
 }

@@ -33,13 +33,17 @@ pub enum JobKind {
     Sql,
     /// Removes old jobs and events of a database.
     JobRegistryArchive,
+    /// A part of a refresh: builds the environment of its Function.
+    BuildEnvironment,
+    /// A part of a refresh: computes and publishes the rows of one plan.
+    RefreshSplits,
     /// A kind written by newer software. Read and listed, never claimed.
     Other(String),
 }
 
 impl JobKind {
     /// Every kind that this software can run.
-    pub const KNOWN: [JobKind; 9] = [
+    pub const KNOWN: [JobKind; 11] = [
         JobKind::ComputedRefresh,
         JobKind::FunctionRefresh,
         JobKind::CreateFunction,
@@ -49,6 +53,8 @@ impl JobKind {
         JobKind::DropTable,
         JobKind::Sql,
         JobKind::JobRegistryArchive,
+        JobKind::BuildEnvironment,
+        JobKind::RefreshSplits,
     ];
 
     /// Returns the word used in listings and in the store.
@@ -64,6 +70,8 @@ impl JobKind {
             JobKind::DropTable => "drop_table",
             JobKind::Sql => "sql",
             JobKind::JobRegistryArchive => "job_registry_archive",
+            JobKind::BuildEnvironment => "build_environment",
+            JobKind::RefreshSplits => "refresh_splits",
             JobKind::Other(word) => word,
         }
     }
@@ -214,6 +222,78 @@ pub struct Job {
     pub started_at: Option<Timestamp>,
     /// When it reached a terminal state.
     pub finished_at: Option<Timestamp>,
+}
+
+/// What listings show of a job: without documents, which may be large and are read by whoever runs the job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobSummary {
+    /// Its id.
+    pub id: JobId,
+    /// What it does.
+    pub kind: JobKind,
+    /// The namespace of the table; empty for the root.
+    pub namespace: Vec<String>,
+    /// The table, or the object that the work is about.
+    pub table_name: String,
+    /// The user whose privileges the job runs with.
+    pub submitted_by: String,
+    /// Where it is in its life.
+    pub state: JobState,
+    /// Where the work is, one word.
+    pub phase: String,
+    /// The last sample of progress, a JSON object as text.
+    pub progress: Option<String>,
+    /// Why it waits, from a current observation only.
+    pub queue_reason: Option<String>,
+    /// Rows that failed, of a job that succeeded and counted them.
+    pub rows_failed: Option<u64>,
+    /// Why it failed, or why the last attempt did.
+    pub error: Option<String>,
+    /// The current fence; 0 before the first claim.
+    pub epoch: AttemptEpoch,
+    /// How often it was claimed.
+    pub attempt: u32,
+    /// Not claimed before this time.
+    pub not_before: Option<Timestamp>,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// When it reached a terminal state.
+    pub finished_at: Option<Timestamp>,
+}
+
+impl From<&Job> for JobSummary {
+    fn from(job: &Job) -> Self {
+        let rows_failed = job.result.as_ref().and_then(|result| result.get("rows_failed")?.as_u64());
+        Self {
+            id: job.id,
+            kind: job.kind.clone(),
+            namespace: job.namespace.clone(),
+            table_name: job.table_name.clone(),
+            submitted_by: job.submitted_by.clone(),
+            state: job.status.state.clone(),
+            phase: job.phase.clone(),
+            progress: job.progress.as_ref().map(ToString::to_string),
+            queue_reason: job.queue_reason.clone(),
+            rows_failed: rows_failed.filter(|_| job.status.state == JobState::Succeeded),
+            error: job.failure.as_ref().map(|failure| failure.message.clone()),
+            epoch: job.epoch,
+            attempt: job.attempt,
+            not_before: job.not_before,
+            created_at: job.created_at,
+            updated_at: job.updated_at,
+            finished_at: job.finished_at,
+        }
+    }
+}
+
+impl JobSummary {
+    /// Returns the place of this job in listings.
+    #[must_use]
+    pub fn cursor(&self) -> JobCursor {
+        JobCursor { created_at: self.created_at, id: self.id }
+    }
 }
 
 /// Why a job failed.

@@ -33,13 +33,13 @@ pub use event::{JobChange, JobEvent, NewEvent};
 pub use function::{FailedPlace, FailedRow, FunctionVersion, PartFailures, RowFailure};
 pub use ids::{AttemptEpoch, GatewayId, InvalidId, JobId, TableId};
 pub use job::{
-    CancelOutcome, Control, Failure, IllegalTransition, Job, JobCursor, JobFilter, JobKind, JobState, NewJob,
-    PauseOutcome, Receipt, ResumeOutcome, Status, Trigger, transition,
+    CancelOutcome, Control, Failure, IllegalTransition, Job, JobCursor, JobFilter, JobKind, JobState, JobSummary,
+    NewJob, PauseOutcome, Receipt, ResumeOutcome, Status, Trigger, transition,
 };
 pub use metering::MeteredRefresh;
 pub use object::{Database, Namespace, ObjectChange, Properties, Table, TableChange, TableKind, TableName};
 pub use secret::{Sealed, SecretName, SecretRecord};
-pub use store::{Catalog, RetentionPolicy, Swept};
+pub use store::{Catalog, ChildEnd, RetentionPolicy, Swept};
 pub use user::{NewUser, User, UserChange};
 
 /// A point in time, stored with microseconds.

@@ -39,7 +39,7 @@ pub struct MeteredRefresh {
 impl MeteredRefresh {
     /// Returns what is kept of a job; `None` unless it is a succeeded refresh by a Function that its document names.
     pub(crate) fn of(job: &Job) -> Option<Self> {
-        if job.kind != JobKind::FunctionRefresh || job.status.state != JobState::Succeeded {
+        if job.kind != JobKind::FunctionRefresh || job.parent.is_some() || job.status.state != JobState::Succeeded {
             return None;
         }
         let function = job.spec.get("function")?;

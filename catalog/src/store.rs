@@ -6,6 +6,7 @@
 mod api_keys;
 mod attempt;
 mod bindings;
+mod children;
 mod claims;
 mod control;
 mod draft;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use sqlx::SqlitePool;
 use tokio::sync::broadcast;
 
+pub use self::children::ChildEnd;
 use self::grants::GrantCache;
 use self::names::NameCache;
 pub use self::retention::{RetentionPolicy, Swept};

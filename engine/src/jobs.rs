@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::metrics::Metrics;
-use crate::refresh::progress::Task;
+use crate::refresh::splits::Task;
 use crate::refresh::{FunctionHost, Limits, Progress};
 use crate::storage::Store;
 
@@ -178,6 +178,8 @@ struct Inner {
     preparations: Preparations,
     /// What the attempts of this process do, by their jobs.
     running: Mutex<HashMap<JobId, (AttemptEpoch, Arc<Progress>)>>,
+    /// Fires when no statement is to wait for a job any more.
+    waits_over: CancellationToken,
     /// Fires when nothing is to be claimed any more and attempts are to end.
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -219,6 +221,7 @@ impl Jobs {
             compute,
             preparations: Preparations::default(),
             running: Mutex::default(),
+            waits_over: CancellationToken::new(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
@@ -259,7 +262,7 @@ impl Jobs {
     /// noted yet; none if there is no such attempt here.
     pub fn tasks(&self, id: JobId) -> Option<(AttemptEpoch, BTreeMap<u64, Task>)> {
         let running = self.inner.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.get(&id).map(|(epoch, progress)| (*epoch, progress.tasks()))
+        running.get(&id).map(|(epoch, progress)| (*epoch, progress.splits().tasks()))
     }
 
     /// Returns the bounds of one refresh.

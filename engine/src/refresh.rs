@@ -11,6 +11,7 @@
 //! published value was computed from the inputs of its row; a crash, a cancel or
 //! a failure keeps what was published, and the next refresh computes the rest.
 
+mod children;
 mod error;
 pub mod explain;
 pub mod expression;
@@ -28,6 +29,7 @@ pub mod progress;
 pub mod provenance;
 mod run;
 pub mod snapshot;
+pub mod splits;
 pub mod stage;
 pub mod staleness;
 pub mod status;

@@ -34,6 +34,7 @@ pub mod information_schema;
 pub mod job_events;
 pub mod job_splits;
 pub mod jobs;
+pub mod listed;
 pub mod objects;
 pub mod pg_catalog;
 pub mod refresh_metering;
@@ -102,6 +103,8 @@ pub fn relations() -> Vec<Arc<dyn SystemRelation>> {
         Arc::new(function_errors::FunctionErrors),
         Arc::new(column_status::ColumnStatuses),
         Arc::new(refresh_metering::RefreshMetering),
+        Arc::new(listed::Functions),
+        Arc::new(listed::Grants),
     ]
 }
 

@@ -119,7 +119,7 @@ impl Environments {
         };
         let _one = lock.lock().await;
         let executable = place.join("bin/python");
-        if executable.exists() && (definition.conda.is_empty() || place.join(COMPLETE).exists()) {
+        if is_complete(&place, definition) {
             return self.inspect(&executable).await;
         }
         let build_output = match definition.conda.is_empty() {
@@ -127,6 +127,11 @@ impl Environments {
             false => self.build_with_conda(definition, &place).await?,
         };
         Ok(Python { build_output, ..self.inspect(&executable).await? })
+    }
+
+    /// Returns whether [`Self::prepare`] has nothing to build.
+    pub fn is_prepared(&self, definition: &Definition) -> bool {
+        !definition.has_environment() || is_complete(&self.root.join(digest(definition, &self.base)), definition)
     }
 
     /// Returns the Python that environments are made from.
@@ -238,6 +243,10 @@ impl Environments {
         complete?;
         output
     }
+}
+
+fn is_complete(place: &Path, definition: &Definition) -> bool {
+    place.join("bin/python").exists() && (definition.conda.is_empty() || place.join(COMPLETE).exists())
 }
 
 /// Returns the tool that installs packages of conda.

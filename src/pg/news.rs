@@ -65,7 +65,7 @@ impl News {
                 return reply::put_notice(out, &Notice { severity: NoticeSeverity::Warning, fields });
             }
         };
-        if change.database == self.database && self.is_new(&change) {
+        if change.database == self.database && !change.child && self.is_new(&change) {
             let payload = json!({ "job_id": change.job_id, "state": change.state.as_str(), "phase": change.phase });
             backend::notification_response(out, 0, JOBS_CHANNEL, &payload.to_string());
         }
@@ -108,7 +108,8 @@ mod tests {
     }
 
     fn change(id: JobId, state: JobState, phase: &str, database: &str) -> Heard {
-        Heard::Change(JobChange { job_id: id, state, phase: phase.to_owned(), database: database.to_owned() })
+        let (phase, database) = (phase.to_owned(), database.to_owned());
+        Heard::Change(JobChange { job_id: id, state, phase, database, child: false })
     }
 
     #[tokio::test]

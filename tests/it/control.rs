@@ -247,21 +247,24 @@ async fn op_01_prog_08_as_many_workers_as_asked_for_run_at_once_and_the_rest_is_
         gateway.held("stage.batch", visit).await;
     }
     let splits = async || {
-        let columns = "split_id, row_start, row_end, parts, bytes_staged, started_at IS NOT NULL, state, recovered";
+        let columns = "split_id, row_start, row_end, parts, bytes_staged, started_at IS NOT NULL, state, recovered,
+                       attempts, error_count, bytes_read > 0, worker IS NOT NULL";
         rows(&client, &format!("SELECT {columns} FROM system.public.job_splits WHERE job_id = '{job}' ORDER BY 1"))
             .await
     };
-    let running = "∅|∅|t|running|f";
+    let running = "∅|∅|t|running|f|1|0|t|t";
     let mut expected = vec![
         format!("0|1|10|{running}"),
         format!("1|0|10|{running}"),
         format!("2|0|10|{running}"),
-        "3|0|10|∅|∅|f|queued|f".to_owned(),
+        "3|0|10|∅|∅|f|queued|f|0|0|∅|f".to_owned(),
     ];
     assert_eq!(splits().await, expected, "three at once, the fourth waits");
     let shown = rows(&client, &format!("SHOW JOB SPLITS '{job}'")).await;
     let task = |split: usize| shown[split].split('|').nth(1).unwrap().to_owned();
     assert_eq!((shown.len(), task(3)), (4, format!("{job}/1/3")));
+    let workers = "SELECT DISTINCT worker FROM system.public.job_splits WHERE worker IS NOT NULL";
+    assert_eq!(rows(&client, workers).await.len(), 3, "each has a name of its own");
     gateway.let_go("stage.batch", 1);
     gateway.held("stage.batch", 4).await;
     completed(&client, &job, 1).await;
@@ -274,6 +277,7 @@ async fn op_01_prog_08_as_many_workers_as_asked_for_run_at_once_and_the_rest_is_
     assert_eq!((bytes("completed").await, bytes("running").await), (vec!["t".to_owned()], vec!["∅".to_owned(); 3]));
     expected[3] = format!("3|0|10|{running}");
     assert_eq!(splits().await.last(), expected.last());
+    assert_eq!(rows(&client, workers).await.len(), 3, "the worker that has ended a split goes on with the next");
     told(&client, "PAUSE", &job).await;
     gateway.let_all_go("stage.batch");
     in_state(&client, &job, "paused").await;
@@ -286,4 +290,32 @@ async fn op_01_prog_08_as_many_workers_as_asked_for_run_at_once_and_the_rest_is_
     assert_eq!(ended.len(), 4);
     assert!(ended.iter().all(|split| split.starts_with("completed|")), "{ended:?}");
     assert_eq!(rows(&client, "SELECT count(*) FROM t WHERE id <> 1 AND y = x * 2 + 1").await, ["39"]);
+}
+
+/// PROG-08: `attempts` counts the executions of a split over all attempts of the job, `error_count` what workers of this
+/// attempt gave up.
+#[tokio::test]
+async fn prog_08_a_split_counts_how_often_it_was_begun_and_given_up() {
+    let mut gateway = failing_table(CONFIG, "stage.batch=exit(1500)@1").await;
+    let client = gateway.connect().await;
+    let job = value(&client, "REFRESH COLUMN y ON t WITH (num_workers = 1) NOWAIT", "job_id").await.unwrap();
+    gateway.wait_for_end();
+    gateway.restart_failing("stage.batch=hold@1;stage.file=error@2;record.before=hold@1");
+    let client = gateway.connect().await;
+    gateway.held("stage.batch", 1).await;
+    let splits = format!(
+        "SELECT state, attempts, error_count FROM system.public.job_splits WHERE job_id = '{job}' ORDER BY split_id"
+    );
+    let shown = rows(&client, &splits).await;
+    assert_eq!(shown[0], "running|2|0", "the first attempt had begun it: {shown:?}");
+    assert_eq!(shown[1..], ["queued|0|0", "queued|0|0", "queued|0|0"]);
+    gateway.let_all_go("stage.batch");
+    // The second split fails when its file is complete, and the attempt with it.
+    gateway.held("record.before", 1).await;
+    let shown = rows(&client, &splits).await;
+    assert!(shown.contains(&"completed|2|0".to_owned()) && shown.contains(&"failed|1|1".to_owned()), "{shown:?}");
+    gateway.let_all_go("record.before");
+    succeeds(&client, &job, "tried again").await;
+    let shown = rows(&client, &splits).await;
+    assert_eq!(shown, ["completed|2|0", "completed|2|0", "completed|1|0", "completed|1|0"]);
 }

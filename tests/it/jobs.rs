@@ -229,11 +229,14 @@ async fn prog_08_a_split_says_what_is_known_and_nothing_else() {
     rows(&client, &format!("WAIT JOB '{job}'")).await;
     let splits = rows(
         &client,
-        &format!("SELECT split_id, fragment_id, worker, row_start, row_end, rows_skipped, attempts, state, error_count, batches, recovered
+        &format!("SELECT split_id, fragment_id, worker LIKE 'gw_%/0', row_start, row_end, rows_skipped, attempts, state, error_count, batches, recovered
                   FROM system.public.job_splits WHERE job_id = '{job}'"),
     )
     .await;
-    assert_eq!(splits, ["0|0|∅|0|2|∅|∅|completed|∅|1|f"]);
+    assert_eq!(splits, ["0|0|t|0|2|∅|1|completed|0|1|f"]);
+    // The texts of two rows and where they end.
+    let read = rows(&client, "SELECT bytes_read > 10, bytes_read < 1000 FROM system.public.job_splits").await;
+    assert_eq!(read, ["t|t"]);
     let times = "SELECT started_at <= finished_at, batch_p50_ms > 0, batch_p50_ms <= batch_p95_ms, batch_p95_ms <= batch_p99_ms,
                  batch_p99_ms <= batch_max_ms FROM system.public.job_splits";
     assert_eq!(rows(&client, times).await, ["t|t|t|t|t"]);

@@ -1,6 +1,7 @@
 //! The job registry when its file, or the process, goes away.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use crate::harness::{Gateway, until};
 use crate::rows::{error, rows, run, value};
@@ -30,7 +31,42 @@ async fn j20_a_registry_that_is_deleted_while_it_is_open_accepts_no_job_and_is_s
     assert_eq!(rows(&client, "SELECT count(*) FROM system.public.jobs").await, ["2"]);
 }
 
-/// Open statements have 20 seconds to end, so the refresh takes longer.
+/// Another process that holds a lock of the file for longer than a statement waits for it.
+#[tokio::test]
+async fn j20_a_registry_that_another_process_has_locked_says_so_and_takes_jobs_again_afterwards() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, DOCS).await;
+    let program = "
+import sqlite3, sys
+store = sqlite3.connect(sys.argv[1])
+store.execute('BEGIN IMMEDIATE')
+print('locked', flush=True)
+sys.stdin.readline()
+";
+    let file = gateway.data().join("_lancegate/metadata.db");
+    let mut holder = crate::harness::python()
+        .args(["-c", program])
+        .arg(file)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(crate::harness::first_line(&mut holder).trim(), "locked");
+    let refused = error(&client, "REFRESH COLUMN words ON docs").await;
+    assert!(refused.starts_with("55P03: the metadata store is locked by another process"), "{refused}");
+    assert!(refused.contains("End whatever has it open"), "{refused}");
+    assert_eq!(
+        rows(&client, "SELECT count(*) FROM system.public.jobs").await,
+        ["0"],
+        "it can be read, and holds no job"
+    );
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    assert_eq!(value(&client, "REFRESH COLUMN words ON docs WAIT", "status").await.unwrap(), "succeeded");
+}
+
+/// Statements that wait for a job end at once when the gateway stops, whatever time other statements have.
 #[cfg(feature = "failpoints")]
 #[tokio::test]
 async fn j23_a_stop_in_the_middle_of_a_split_fails_no_attempt_and_the_next_start_goes_on() {
@@ -46,15 +82,23 @@ async fn j23_a_stop_in_the_middle_of_a_split_fails_no_attempt_and_the_next_start
     )
     .await;
     let waiting = gateway.connect().await;
-    let refresh = tokio::spawn(async move { error(&waiting, "REFRESH COLUMN digest ON big WAIT").await });
+    let refresh =
+        tokio::spawn(async move { (error(&waiting, "REFRESH COLUMN digest ON big WAIT").await, Instant::now()) });
     until("a split that runs", async || {
         let splits = "SELECT 1 FROM system.public.job_splits WHERE state = 'running'";
         (!rows(&client, splits).await.is_empty()).then_some(())
     })
     .await;
+    let job = value(&client, "SHOW JOBS", "job_id").await.unwrap();
+    let wait = tokio::spawn(async move { (error(&client, &format!("WAIT JOB '{job}'")).await, Instant::now()) });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let stopped = Instant::now();
     assert!(gateway.stop().success());
-    let told = refresh.await.unwrap();
-    assert!(told.starts_with("57P01: terminating connection due to administrator command"), "{told}");
+    for waiting in [refresh, wait] {
+        let (told, at) = waiting.await.unwrap();
+        assert!(told.starts_with("57P01: terminating connection due to administrator command"), "{told}");
+        assert!(at - stopped < Duration::from_secs(3), "after {:?}", at - stopped);
+    }
     gateway.restart();
     let client = gateway.connect().await;
     let job = value(&client, "SHOW JOBS", "job_id").await.unwrap();

@@ -163,6 +163,68 @@ async fn prog_02_prog_04_prog_05_a_function_refresh_shows_its_workers_from_their
 }
 
 #[tokio::test]
+async fn prog_07_a_function_refresh_shows_its_parts_and_they_are_no_jobs_of_their_own() {
+    let gateway = Gateway::start_with(&with_python(""));
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
+    let source = "def f(x):\n  if x == 9: raise ValueError(x)\n  return 2 * x";
+    run(&client, &format!("CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS '{source}'")).await;
+    run(&client, "ALTER TABLE n ADD COLUMN y AS f(x); ALTER TABLE n ADD COLUMN z AS (x + 1)").await;
+    let job = value(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip') WAIT", "job_id").await.unwrap();
+    let listed = format!("SHOW JOBS FOR JOB '{job}'");
+    let child = value(&client, &listed, "job_id").await.unwrap();
+    let columns = "kind, state, phase, attempt, rows_planned, rows_computed, rows_remaining, history, error";
+    let parts = format!("SELECT {columns} FROM job_children('{job}')");
+    assert_eq!(rows(&client, &parts).await, ["refresh_splits|succeeded|finished|1|10|10|0|available|∅"]);
+    assert_eq!(rows(&client, &format!("SELECT * FROM job_children('{job}')")).await, rows(&client, &listed).await);
+    let told =
+        |id: &str| format!("SELECT message FROM system.public.job_events WHERE job_id = '{id}' ORDER BY event_id");
+    let events = rows(&client, &told(&child)).await;
+    for message in ["created", "queued", "claim", "complete"] {
+        assert_eq!(events.iter().filter(|event| *event == message).count(), 1, "{message}: {events:?}");
+    }
+    let ids = format!("SHOW JOB EVENTS '{job}'");
+    assert!(rows(&client, &ids).await.iter().all(|event| !event.contains(child.as_str())));
+    assert_eq!(rows(&client, &told(&job)).await.iter().filter(|event| *event == "created").count(), 1);
+    assert_eq!(rows(&client, "SELECT job_id FROM system.public.jobs").await, [job.as_str()]);
+    assert_eq!(rows(&client, "SHOW JOBS").await.len(), 1);
+    for statement in ["PAUSE", "RESUME", "CANCEL"] {
+        let refused = error(&client, &format!("{statement} JOB '{child}'")).await;
+        assert!(refused.starts_with(&format!("55000: job \"{child}\" is a part of job \"{job}\"")), "{refused}");
+    }
+    assert_eq!(value(&client, &format!("WAIT JOB '{child}'"), "state").await.as_deref(), Some("succeeded"));
+
+    let failed = error(&client, "REFRESH COLUMN y ON n WHERE true WAIT").await;
+    assert!(failed.contains("ValueError"), "{failed}");
+    let job = value(&client, "SHOW JOBS LIMIT 1", "job_id").await.unwrap();
+    let parts =
+        format!("SELECT kind, state, phase, rows_planned, error LIKE '%ValueError%' FROM job_children('{job}')");
+    assert_eq!(rows(&client, &parts).await, ["refresh_splits|failed|failed|10|t"]);
+    let expression = value(&client, "REFRESH COLUMN z ON n WAIT", "job_id").await.unwrap();
+    assert_eq!(rows(&client, &format!("SHOW JOBS FOR JOB '{expression}'")).await, Vec::<String>::new());
+    let nobody = error(&client, "SELECT * FROM job_children('job_01ARZ3NDEKTSV4RRFFQ69G5FAV')").await;
+    assert!(nobody.starts_with("42704: "), "{nobody}");
+}
+
+/// What a crash leaves of a part ends with the attempt that follows.
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn prog_07_a_part_of_an_attempt_that_was_lost_is_canceled_and_the_next_attempt_has_its_own() {
+    let mut gateway = Gateway::start_failing(&with_python("[jobs]\nlease = \"2s\"\n"), "stage.file=exit@1");
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
+    run(&client, "CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS 'def f(x): return 2 * x'").await;
+    run(&client, "ALTER TABLE n ADD COLUMN y AS f(x)").await;
+    let job = submit(&client, "REFRESH COLUMN y ON n").await;
+    gateway.wait_for_end();
+    gateway.restart();
+    let client = gateway.connect().await;
+    assert_eq!(value(&client, &format!("WAIT JOB '{job}'"), "state").await.as_deref(), Some("succeeded"));
+    let parts = format!("SELECT kind, state, attempt FROM job_children('{job}') ORDER BY created_at");
+    assert_eq!(rows(&client, &parts).await, ["refresh_splits|canceled|1", "refresh_splits|succeeded|2"]);
+}
+
+#[tokio::test]
 async fn the_rows_of_one_job_are_the_same_in_every_form() {
     let gateway = Gateway::start();
     let client = gateway.connect().await;
@@ -407,6 +469,83 @@ async fn a_user_has_so_many_unfinished_jobs_and_no_more() {
         rows(&client, &format!("CANCEL JOB '{slow}'")).await;
     });
     assert_eq!(answer.as_deref(), Some("succeeded"));
+}
+
+/// Drivers and tools that wrap a statement – `COPY (…) TO STDOUT (FORMAT binary)`, `SELECT … FROM (…)` – take what SHOW
+/// gives from relations and table functions.
+const WRAPPED: &str = r#"
+import sys
+from urllib.parse import quote
+import adbc_driver_postgresql.dbapi as adbc
+import psycopg
+
+host, port, password, job = sys.argv[2:]
+relations = ["system.public.jobs", "system.public.job_events", "system.public.job_splits", "system.public.gpu_classes",
+             "system.public.function_errors", "system.public.column_status",
+             "system.public.function_refresh_metering", "system.public.functions", "system.public.grants", f"describe_job('{job}')", f"explain_job('{job}')",
+             f"job_children('{job}')", "gpu_classes()", "function_errors('n')", "column_status('n')"]
+with psycopg.connect(host=host, port=port, user="lancegate", password=password, dbname="lancegate", autocommit=True) as pg, \
+        adbc.connect(f"postgresql://lancegate:{quote(password)}@{host}:{port}/lancegate", autocommit=True) as connection:
+    for relation in relations:
+        query = f"SELECT * FROM {relation}"
+        rows = pg.execute(query)
+        names = [column.name for column in rows.description]
+        rows = rows.fetchall()
+        assert [c.name for c in pg.execute(f"SELECT * FROM ({query}) AS wrapped LIMIT 0").description] == names, relation
+        with pg.cursor(binary=True) as cursor:
+            assert cursor.execute(query).fetchall() == rows, relation
+        with pg.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT binary)") as copy:
+            copied = b"".join(bytes(data) for data in copy)
+        assert copied.startswith(b"PGCOPY\n"), relation
+        with connection.cursor() as cursor:
+            cursor.execute(query)
+            table = cursor.fetch_arrow_table()
+            assert (table.column_names, table.num_rows) == (names, len(rows)), (relation, table.schema)
+            for name, column in zip(names, table.columns):
+                found = [str(value) for value in column.to_pylist() if value is not None]
+                at = names.index(name)
+                if column.type in ("string", "int64", "double"):
+                    assert found == [str(row[at]) for row in rows if row[at] is not None], (relation, name)
+        print(relation.replace(job, "id"), len(rows))
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute("SHOW JOBS")
+            print("SHOW is wrapped")
+        except adbc.Error as error:
+            print("42601" in str(error) and "syntax error" in str(error))
+    with connection.cursor() as cursor:
+        cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+        cursor.execute("SHOW JOBS")
+        print("SHOW JOBS", cursor.fetch_arrow_table().num_rows)
+"#;
+
+#[tokio::test]
+async fn what_show_gives_can_be_wrapped_by_psycopg_and_adbc() {
+    let gateway = Gateway::start_with(&with_python(""));
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
+    let source = "def f(x):\n  if x == 9: raise ValueError(x)\n  return 2 * x";
+    run(&client, &format!("CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS '{source}'")).await;
+    run(&client, "ALTER TABLE n ADD COLUMN y AS f(x)").await;
+    let job = value(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip') WAIT", "job_id").await.unwrap();
+    let (host, port) = (gateway.pg_addr().ip().to_string(), gateway.pg_addr().port().to_string());
+    let mut python = crate::harness::python();
+    python.args(["-c", WRAPPED, "-", &host, &port, gateway.password(), &job]);
+    let output = tokio::task::spawn_blocking(move || python.output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stdout).unwrap();
+    let told: Vec<&str> = told.lines().collect();
+    assert_eq!(told[0], "system.public.jobs 1");
+    for (statement, relation) in [("SHOW FUNCTIONS", "functions"), ("SHOW GRANTS", "grants")] {
+        let listed = rows(&client, statement).await;
+        assert_eq!(rows(&client, &format!("SELECT * FROM system.public.{relation}")).await, listed);
+        assert!(told.contains(&format!("system.public.{relation} {}", listed.len()).as_str()), "{told:?}");
+    }
+    for line in ["system.public.job_splits 1", "function_errors('n') 1", "job_children('id') 1", "column_status('n') 1"]
+    {
+        assert!(told.contains(&line), "{line}: {told:?}");
+    }
+    assert_eq!(told[told.len() - 2..], ["True", "SHOW JOBS 1"], "COPY of SHOW is refused, as PostgreSQL refuses it");
 }
 
 #[tokio::test]

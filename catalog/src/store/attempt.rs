@@ -191,24 +191,24 @@ impl Catalog {
     }
 
     /// Notes which version of its table a held job reads. Set once: later
-    /// attempts and plans keep the first one.
+    /// attempts and plans keep the first one. Returns it. Not flushed to disk:
+    /// every part that is computed from it is noted later, and flushes it.
     ///
     /// # Errors
     ///
     /// [`StaleEpoch`](crate::CatalogError::StaleEpoch).
-    pub async fn record_source_version(&self, id: JobId, epoch: AttemptEpoch, version: u64) -> Result<()> {
-        self.write(Durability::Full, move |tx| {
+    pub async fn record_source_version(&self, id: JobId, epoch: AttemptEpoch, version: u64) -> Result<u64> {
+        self.write(Durability::Process, move |tx| {
             Box::pin(async move {
-                load_held(tx, id, epoch).await?;
-                sqlx::query(
-                    "UPDATE jobs SET source_version = COALESCE(source_version, $1)
-                     WHERE job_id = $2",
-                )
-                .bind(signed("source_version", version)?)
-                .bind(id.to_string())
-                .execute(tx.connection())
-                .await?;
-                Ok(())
+                if let Some(pinned) = load_held(tx, id, epoch).await?.job.source_version {
+                    return Ok(pinned);
+                }
+                sqlx::query("UPDATE jobs SET source_version = $1 WHERE job_id = $2")
+                    .bind(signed("source_version", version)?)
+                    .bind(id.to_string())
+                    .execute(tx.connection())
+                    .await?;
+                Ok(version)
             })
         })
         .await

@@ -29,13 +29,16 @@ impl Catalog {
     /// the request still pending: what was being committed must be settled
     /// first.
     ///
+    /// Not flushed to disk: what an attempt publishes or notes is on disk only after
+    /// its claim, and after power loss there is no attempt.
+    ///
     /// # Errors
     ///
     /// [`Store`](crate::CatalogError::Store).
     pub async fn claim_next(&self, gateway: &GatewayId, lease: Duration, now: Timestamp) -> Result<Option<Job>> {
         let claim = Claim { gateway: gateway.clone(), lease, now };
         let turns = Arc::clone(&self.inner.turns);
-        self.write(Durability::Full, move |tx| {
+        self.write(Durability::Process, move |tx| {
             Box::pin(async move {
                 expire_requested(tx, now).await?;
                 if let Some(lost) = find_lost(tx.connection(), now).await? {
@@ -65,7 +68,7 @@ impl Catalog {
     }
 
     /// Takes this job, which must be queued or left by a lost attempt. For children, and for work that
-    /// is run by whoever submitted it.
+    /// is run by whoever submitted it. Flushed as [`Self::claim_next`] is.
     ///
     /// # Errors
     ///
@@ -74,7 +77,7 @@ impl Catalog {
     /// job is not queued and its lease, if it has one, has not expired.
     pub async fn claim(&self, id: JobId, gateway: &GatewayId, lease: Duration, now: Timestamp) -> Result<Job> {
         let claim = Claim { gateway: gateway.clone(), lease, now };
-        self.write(Durability::Full, move |tx| {
+        self.write(Durability::Process, move |tx| {
             Box::pin(async move {
                 let draft = load(tx, id).await?;
                 claim.take(tx, draft).await
@@ -126,7 +129,7 @@ impl Catalog {
             Box::pin(async move {
                 let abandoned = sqlx::query(
                     "UPDATE jobs SET lease_expires_at = $1
-                     WHERE state = 'in_progress'
+                     WHERE state = 'in_progress' AND parent IS NULL
                         AND (lease_expires_at IS NULL OR lease_expires_at > $1)",
                 )
                 .bind(micros(now))
@@ -184,7 +187,7 @@ pub(super) fn lost() -> AssertSqlSafe<String> {
 /// Parks or ends the jobs whose lost attempt was asked to, unless receipts say
 /// that something may be half published.
 async fn expire_requested(tx: &mut Tx, now: Timestamp) -> Result<()> {
-    let condition = "WHERE state = 'in_progress' AND lease_expires_at <= $1
+    let condition = "WHERE state = 'in_progress' AND lease_expires_at <= $1 AND parent IS NULL
         AND requested IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM job_receipts WHERE job_receipts.job_id = jobs.job_id)";
     expire(tx, condition, now).await
@@ -192,7 +195,8 @@ async fn expire_requested(tx: &mut Tx, now: Timestamp) -> Result<()> {
 
 /// Queues the jobs whose attempt is lost and was not asked for anything.
 async fn expire_plain(tx: &mut Tx, now: Timestamp) -> Result<()> {
-    let condition = "WHERE state = 'in_progress' AND lease_expires_at <= $1 AND requested IS NULL";
+    let condition = "WHERE state = 'in_progress' AND lease_expires_at <= $1 AND parent IS NULL
+        AND requested IS NULL";
     expire(tx, condition, now).await
 }
 

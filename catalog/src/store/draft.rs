@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::bindings;
+use super::children;
 use super::events::Note;
 use super::jobs::{find, select};
 use super::metering;
@@ -61,6 +62,10 @@ pub(super) async fn step(tx: &mut Tx, draft: Draft, trigger: Trigger, note: Note
     save(tx, &job, &read_status, read_epoch).await?;
     note.record(tx, &job, now).await?;
     tx.job_changed(change_of(&job));
+    let left = job.status.state != JobState::InProgress || trigger == Trigger::TakeOver;
+    if read_status.state == JobState::InProgress && left && job.parent.is_none() {
+        children::leave(tx, &job, read_epoch, now).await?;
+    }
     if job.status.state.is_terminal() {
         bindings::ended(tx, &job, gone).await?;
         metering::ended(tx, &job).await?;
@@ -103,6 +108,7 @@ pub(super) fn change_of(job: &Job) -> JobChange {
         state: job.status.state.clone(),
         phase: job.phase.clone(),
         database: job.database.clone(),
+        child: job.parent.is_some(),
     }
 }
 

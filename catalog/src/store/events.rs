@@ -10,7 +10,7 @@ use super::{Catalog, Durability, draft};
 use crate::Timestamp;
 use crate::error::Result;
 use crate::event::{JobEvent, NewEvent};
-use crate::ids::JobId;
+use crate::ids::{AttemptEpoch, JobId};
 use crate::job::{Job, JobFilter, JobState};
 
 impl Catalog {
@@ -33,27 +33,31 @@ impl Catalog {
         rows.iter().map(event).collect()
     }
 
-    /// Adds an event that changes nothing else. It survives a crash of the
+    /// Adds an event of a held job that changes nothing else. It survives a crash of the
     /// process; power loss may take it.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::CatalogError::NotFound) for the job.
-    pub async fn append_event(&self, id: JobId, event: NewEvent, now: Timestamp) -> Result<()> {
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch): the event is not added.
+    pub async fn append_event(&self, id: JobId, epoch: AttemptEpoch, event: NewEvent, now: Timestamp) -> Result<()> {
         self.write(Durability::Process, move |tx| {
             Box::pin(async move {
-                let job = draft::load(tx, id).await?.job;
-                let note = Note {
-                    emitted_by: &event.emitted_by,
-                    worker: event.worker.as_deref(),
-                    message: &event.message,
-                    details: event.details,
-                };
-                note.record(tx, &job, now).await
+                let job = draft::load_held(tx, id, epoch).await?.job;
+                add(tx, &job, event, now).await
             })
         })
         .await
     }
+}
+
+async fn add(tx: &mut Tx, job: &Job, event: NewEvent, now: Timestamp) -> Result<()> {
+    let note = Note {
+        emitted_by: &event.emitted_by,
+        worker: event.worker.as_deref(),
+        message: &event.message,
+        details: event.details,
+    };
+    note.record(tx, job, now).await
 }
 
 /// What an event says besides the state of the job.

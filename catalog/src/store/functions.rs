@@ -1,13 +1,16 @@
 //! Versions of Functions.
 
-use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqliteConnection};
 
+use super::draft::load_held;
 use super::rows::{self, micros, signed};
+use super::writer::Tx;
 use super::{Catalog, Durability};
 use crate::Timestamp;
 use crate::error::Result;
 use crate::function::FunctionVersion;
+use crate::ids::{AttemptEpoch, JobId};
 use crate::object::{TableName, namespace_from_text, namespace_to_text};
 
 impl Catalog {
@@ -16,34 +19,26 @@ impl Catalog {
     /// # Errors
     /// [`Store`](crate::CatalogError::Store), [`InvalidName`](crate::CatalogError::InvalidName).
     pub async fn add_function(&self, function: FunctionVersion) -> Result<u64> {
+        self.write(Durability::Full, move |tx| Box::pin(add(tx, function))).await
+    }
+
+    /// As [`Self::add_function`], for the attempt that holds the job which makes the version. An earlier attempt may
+    /// have added it: then the number is that of the version that is there.
+    ///
+    /// # Errors
+    /// [`StaleEpoch`](crate::CatalogError::StaleEpoch), and as [`Self::add_function`].
+    pub async fn add_function_of(&self, job: JobId, epoch: AttemptEpoch, function: FunctionVersion) -> Result<u64> {
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
-                let namespace = namespace_to_text(&function.name.namespace)?;
-                let newest: i64 = sqlx::query_scalar(
-                    "SELECT COALESCE(MAX(version), 0) FROM functions
-                     WHERE database_name = $1 AND namespace = $2 AND name = $3",
-                )
-                .bind(&function.name.database)
-                .bind(&namespace)
-                .bind(&function.name.name)
-                .fetch_one(tx.connection())
-                .await?;
-                sqlx::query(
-                    "INSERT INTO functions
-                         (database_name, namespace, name, version, definition, owner, disabled, created_at)
-                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-                )
-                .bind(&function.name.database)
-                .bind(&namespace)
-                .bind(&function.name.name)
-                .bind(newest + 1)
-                .bind(function.definition.to_string())
-                .bind(&function.owner)
-                .bind(i64::from(function.disabled))
-                .bind(micros(function.created_at))
-                .execute(tx.connection())
-                .await?;
-                rows::unsigned("version", newest + 1)
+                let job = load_held(tx, job, epoch).await?.job;
+                let there = newest(tx.connection(), &function.name, None).await?;
+                let made = |there: &FunctionVersion| {
+                    there.definition == function.definition && there.created_at >= job.created_at
+                };
+                match there.filter(made) {
+                    Some(there) => Ok(there.version),
+                    None => add(tx, function).await,
+                }
             })
         })
         .await
@@ -68,19 +63,7 @@ impl Catalog {
     /// # Errors
     /// [`Store`](crate::CatalogError::Store), [`DamagedValue`](crate::CatalogError::DamagedValue).
     pub async fn function(&self, name: &TableName, version: Option<u64>) -> Result<Option<FunctionVersion>> {
-        let version = version.map(|version| signed("version", version)).transpose()?;
-        sqlx::query(
-            "SELECT * FROM functions WHERE database_name = $1 AND namespace = $2 AND name = $3
-             AND ($4 IS NULL OR version = $4) AND dropped_at IS NULL ORDER BY version DESC LIMIT 1",
-        )
-        .bind(&name.database)
-        .bind(namespace_to_text(&name.namespace)?)
-        .bind(&name.name)
-        .bind(version)
-        .fetch_optional(self.readers())
-        .await?
-        .map(|row| function(&row))
-        .transpose()
+        newest(&mut *self.readers().acquire().await?, name, version).await
     }
 
     /// Enables or disables one version of a Function. Returns whether it is there.
@@ -132,6 +115,56 @@ impl Catalog {
         })
         .await
     }
+}
+
+async fn add(tx: &mut Tx, function: FunctionVersion) -> Result<u64> {
+    let namespace = namespace_to_text(&function.name.namespace)?;
+    let newest: i64 = sqlx::query_scalar(
+        "SELECT COALESCE(MAX(version), 0) FROM functions
+         WHERE database_name = $1 AND namespace = $2 AND name = $3",
+    )
+    .bind(&function.name.database)
+    .bind(&namespace)
+    .bind(&function.name.name)
+    .fetch_one(tx.connection())
+    .await?;
+    sqlx::query(
+        "INSERT INTO functions
+             (database_name, namespace, name, version, definition, owner, disabled, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(&function.name.database)
+    .bind(&namespace)
+    .bind(&function.name.name)
+    .bind(newest + 1)
+    .bind(function.definition.to_string())
+    .bind(&function.owner)
+    .bind(i64::from(function.disabled))
+    .bind(micros(function.created_at))
+    .execute(tx.connection())
+    .await?;
+    rows::unsigned("version", newest + 1)
+}
+
+/// Returns a version as the connection sees it, the newest one if none is named.
+async fn newest(
+    connection: &mut SqliteConnection,
+    name: &TableName,
+    version: Option<u64>,
+) -> Result<Option<FunctionVersion>> {
+    let version = version.map(|version| signed("version", version)).transpose()?;
+    sqlx::query(
+        "SELECT * FROM functions WHERE database_name = $1 AND namespace = $2 AND name = $3
+         AND ($4 IS NULL OR version = $4) AND dropped_at IS NULL ORDER BY version DESC LIMIT 1",
+    )
+    .bind(&name.database)
+    .bind(namespace_to_text(&name.namespace)?)
+    .bind(&name.name)
+    .bind(version)
+    .fetch_optional(connection)
+    .await?
+    .map(|row| function(&row))
+    .transpose()
 }
 
 fn function(row: &SqliteRow) -> Result<FunctionVersion> {

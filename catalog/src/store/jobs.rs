@@ -11,7 +11,7 @@ use super::{Catalog, Durability};
 use crate::Timestamp;
 use crate::error::{CatalogError, EntityKind, Result};
 use crate::ids::{AttemptEpoch, JobId};
-use crate::job::{Job, JobFilter, JobState, NewJob, Trigger};
+use crate::job::{Job, JobFilter, JobState, JobSummary, NewJob, Trigger};
 use crate::object::namespace_to_text;
 
 /// Who submits jobs that nobody asks for, in events.
@@ -56,9 +56,20 @@ impl Catalog {
     ///
     /// [`Store`](CatalogError::Store), [`DamagedValue`](CatalogError::DamagedValue).
     pub async fn jobs(&self, filter: JobFilter) -> Result<Vec<Job>> {
-        let mut query = listing(&filter)?;
+        let mut query = listing(JOB_COLUMNS, &filter)?;
         let rows = query.build().fetch_all(self.readers()).await?;
         rows.iter().map(rows::job).collect()
+    }
+
+    /// As [`Self::jobs`], what listings show of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](CatalogError::Store), [`DamagedValue`](CatalogError::DamagedValue).
+    pub async fn job_summaries(&self, filter: JobFilter) -> Result<Vec<JobSummary>> {
+        let mut query = listing(rows::SUMMARY_COLUMNS, &filter)?;
+        let rows = query.build().fetch_all(self.readers()).await?;
+        rows.iter().map(rows::summary).collect()
     }
 
     /// Returns how many jobs are unfinished that somebody has asked for, or `max` if there are more.
@@ -77,13 +88,13 @@ impl Catalog {
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    /// Returns every unfinished job, oldest first.
+    /// Returns every unfinished job that is not a part of another one, oldest first.
     ///
     /// # Errors
     ///
     /// [`Store`](CatalogError::Store), [`DamagedValue`](CatalogError::DamagedValue).
     pub async fn active_jobs(&self) -> Result<Vec<Job>> {
-        let sql = select("WHERE finished_at IS NULL ORDER BY created_at, job_id");
+        let sql = select("WHERE finished_at IS NULL AND parent IS NULL ORDER BY created_at, job_id");
         let rows = sqlx::query(sql).fetch_all(self.readers()).await?;
         rows.iter().map(rows::job).collect()
     }
@@ -96,8 +107,8 @@ pub(super) fn select(rest: &'static str) -> AssertSqlSafe<String> {
 }
 
 /// Builds the query of a listing.
-fn listing(filter: &JobFilter) -> Result<QueryBuilder<Sqlite>> {
-    let mut query = QueryBuilder::new(format!("SELECT {JOB_COLUMNS} FROM jobs WHERE 1 = 1"));
+fn listing(columns: &str, filter: &JobFilter) -> Result<QueryBuilder<Sqlite>> {
+    let mut query = QueryBuilder::new(format!("SELECT {columns} FROM jobs WHERE 1 = 1"));
     push_listing(&mut query, filter)?;
     Ok(query)
 }
@@ -111,9 +122,10 @@ fn push_listing(query: &mut QueryBuilder<Sqlite>, filter: &JobFilter) -> Result<
         query.push(" AND namespace = ").push_bind(namespace_to_text(namespace)?);
         query.push(" AND table_name = ").push_bind(table.clone());
     }
-    if let Some(parent) = filter.parent {
-        query.push(" AND parent = ").push_bind(parent.to_string());
-    }
+    match filter.parent {
+        Some(parent) => query.push(" AND parent = ").push_bind(parent.to_string()),
+        None => query.push(" AND parent IS NULL"),
+    };
     if let Some(states) = &filter.states {
         if states.is_empty() {
             query.push(" AND 1 = 0 LIMIT 0");
@@ -251,7 +263,7 @@ async fn ensure_parent(tx: &mut Tx, new: &NewJob) -> Result<()> {
     Ok(())
 }
 
-fn created(new: &NewJob, now: Timestamp) -> Job {
+pub(super) fn created(new: &NewJob, now: Timestamp) -> Job {
     Job {
         id: JobId::new(now),
         kind: new.kind.clone(),
@@ -286,7 +298,7 @@ fn created(new: &NewJob, now: Timestamp) -> Job {
     }
 }
 
-async fn insert(tx: &mut Tx, job: &Job, idempotency_key: Option<&str>) -> Result<()> {
+pub(super) async fn insert(tx: &mut Tx, job: &Job, idempotency_key: Option<&str>) -> Result<()> {
     sqlx::query(
         "INSERT INTO jobs (job_id, kind, database_name, namespace, table_name, table_id,
             column_name, branch, submitted_by, spec, parent, exclusive_key, idempotency_key,

@@ -25,6 +25,10 @@ const HEADER_BYTES: usize = 100;
 
 const READERS_MAX: u32 = 4;
 
+/// Rows that a reading thread hands over before it waits for whoever takes them. A listing that fits costs one change
+/// of threads; while other work keeps the processors busy, each may take milliseconds.
+const ROWS_BUFFERED_MAX: usize = 1_024;
+
 /// Only a backup tool could make us wait; we are the only gateway.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -156,7 +160,7 @@ async fn ensure_ours(path: &Path, connection: &mut SqliteConnection) -> Result<(
 }
 
 async fn open_readers(path: &Path) -> Result<SqlitePool> {
-    let options = options(path, true);
+    let options = options(path, true).row_buffer_size(ROWS_BUFFERED_MAX);
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS_MAX)
         .connect_with(options)

@@ -8,7 +8,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::Timestamp;
 use crate::error::{CatalogError, Result};
 use crate::ids::{AttemptEpoch, GatewayId, JobId};
-use crate::job::{Control, Job, JobKind, JobState, Status};
+use crate::job::{Control, Job, JobKind, JobState, JobSummary, Status};
 use crate::object::namespace_from_text;
 
 pub(super) fn micros(at: Timestamp) -> i64 {
@@ -53,6 +53,34 @@ pub(super) const JOB_COLUMNS: &str = "job_id, kind, database_name, namespace, ta
     table_id, column_name, branch, submitted_by, spec, parent, exclusive_key, automatic, binding, state, requested, \
     phase, progress, queue_reason, result, failure, source_version, epoch, attempt, gateway, \
     lease_expires_at, not_before, created_at, updated_at, started_at, finished_at";
+
+/// The columns that [`summary`] reads, by their places: every name that is looked up and every value that is copied
+/// counts in a listing of a thousand jobs.
+pub(super) const SUMMARY_COLUMNS: &str = "job_id, kind, namespace, table_name, submitted_by, state, phase, progress, \
+    queue_reason, CASE WHEN state = 'succeeded' THEN json_extract(result, '$.rows_failed') END, \
+    json_extract(failure, '$.message'), epoch, attempt, not_before, created_at, updated_at, finished_at";
+
+pub(super) fn summary(row: &SqliteRow) -> Result<JobSummary> {
+    Ok(JobSummary {
+        id: parsed("job_id", row.try_get(0)?)?,
+        kind: JobKind::from(row.try_get::<&str, _>(1)?),
+        namespace: namespace_from_text(row.try_get(2)?),
+        table_name: row.try_get(3)?,
+        submitted_by: row.try_get(4)?,
+        state: JobState::from(row.try_get::<&str, _>(5)?),
+        phase: row.try_get(6)?,
+        progress: row.try_get(7)?,
+        queue_reason: row.try_get(8)?,
+        rows_failed: row.try_get::<Option<i64>, _>(9)?.map(|rows| unsigned("result", rows)).transpose()?,
+        error: row.try_get(10)?,
+        epoch: AttemptEpoch(unsigned("epoch", row.try_get(11)?)?),
+        attempt: unsigned("attempt", row.try_get(12)?)?,
+        not_before: optional_timestamp("not_before", row.try_get(13)?)?,
+        created_at: timestamp("created_at", row.try_get(14)?)?,
+        updated_at: timestamp("updated_at", row.try_get(15)?)?,
+        finished_at: optional_timestamp("finished_at", row.try_get(16)?)?,
+    })
+}
 
 pub(super) fn job(row: &SqliteRow) -> Result<Job> {
     let id: JobId = parsed("job_id", row.try_get("job_id")?)?;

@@ -36,6 +36,7 @@ const MIGRATIONS: &[(i64, &[&str])] = &[
     (5, super::bindings::TABLES),
     (6, super::metering::TABLES),
     (7, super::api_keys::TABLES),
+    (8, super::children::COLUMNS),
 ];
 
 const FIRST: &[&str] = &[

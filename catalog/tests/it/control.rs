@@ -1,7 +1,8 @@
 //! Cancel, pause and resume.
 
 use lancegate_catalog::{
-    CancelOutcome, CatalogError, Control, JobId, JobState, NewEvent, PauseOutcome, Receipt, ResumeOutcome, TableId,
+    AttemptEpoch, CancelOutcome, CatalogError, Control, JobId, JobState, NewEvent, PauseOutcome, Receipt,
+    ResumeOutcome, TableId,
 };
 use serde_json::json;
 
@@ -251,10 +252,17 @@ async fn runners_add_events_of_their_own() {
         message: "claim_complete".to_owned(),
         details: Some(json!({ "rows_processed": 512 })),
     };
-    store.catalog.append_event(job.id, event, at(7)).await.unwrap();
+    store.catalog.append_event(job.id, job.epoch, event.clone(), at(7)).await.unwrap();
+    let newer = AttemptEpoch(job.epoch.0 + 1);
+    let stale = store.catalog.append_event(job.id, newer, event.clone(), at(8)).await.unwrap_err();
+    assert!(stale.is_stale_epoch(), "{stale}");
     let newest = store.catalog.events(job.id, 1).await.unwrap().remove(0);
     assert_eq!((newest.at, newest.worker.as_deref()), (at(7), Some("worker-3")));
     assert_eq!(newest.details, Some(json!({ "rows_processed": 512 })));
     store.catalog.record_queue_reason(job.id, Some("waiting".to_owned())).await.unwrap();
     assert_eq!(store.job(&job).await.queue_reason.as_deref(), Some("waiting"));
+    store.catalog.complete(job.id, job.epoch, json!({}), at(9)).await.unwrap();
+    let ended = store.catalog.append_event(job.id, job.epoch, event, at(10)).await.unwrap_err();
+    assert!(ended.is_stale_epoch(), "{ended}");
+    assert_eq!(store.catalog.events(job.id, 1).await.unwrap()[0].at, at(9));
 }

@@ -39,8 +39,13 @@ impl From<CatalogError> for SqlError {
                 .hint("Wait for some with WAIT JOB, end some with CANCEL JOB, or raise jobs.user_unfinished_max."),
             CatalogError::Gone { .. } => Self::new(SqlState::IO_ERROR, message)
                 .hint("Put the file back and start the gateway again. Until then nothing is accepted."),
-            CatalogError::Full { .. } => Self::new(SqlState::DISK_FULL, message),
-            CatalogError::ReadOnly { .. } => Self::new(SqlState::IO_ERROR, message),
+            CatalogError::Full { .. } => {
+                Self::new(SqlState::DISK_FULL, message).hint("Free disk space and run the statement again.")
+            }
+            CatalogError::ReadOnly { .. } => Self::new(SqlState::IO_ERROR, message)
+                .hint("Make the file and its folder writable for the gateway, and run the statement again."),
+            CatalogError::Locked { .. } => Self::new(SqlState::LOCK_NOT_AVAILABLE, message)
+                .hint("End whatever has it open, a backup or a SQLite shell, and run the statement again."),
             CatalogError::Busy { .. } => Self::new(SqlState::OBJECT_IN_USE, message),
             CatalogError::IllegalTransition { .. } => Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message),
             CatalogError::IdempotencyConflict { .. } => Self::new(SqlState::DUPLICATE_OBJECT, message),

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
-use lancegate_auth::{Grant, Object, Privilege, Subject, UserName, decide};
+use lancegate_auth::{Grant, Object, Principal, Privilege, Subject, UserName, decide};
 use lancegate_catalog::{CatalogError, ObjectChange};
 
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome};
 use crate::session::{NoticeSeverity, Session};
 use crate::sql::plan::GrantPlan;
+use crate::sql::plan::grants::grant_columns;
 use crate::sqlstate::SqlState;
 
 /// Runs one statement about privileges.
@@ -54,7 +55,7 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &GrantPlan
             Ok(Outcome::Done("REVOKE ROLE".to_owned()))
         }
         GrantPlan::ShowGrants { subject, object, own, schema } => {
-            let shown = shown(engine, session, subject.as_ref(), object.as_ref(), *own).await?;
+            let shown = shown(engine, &session.principal, subject.as_ref(), object.as_ref(), *own).await?;
             Ok(Outcome::batch(grant_rows(&shown, schema)?, "SHOW"))
         }
         GrantPlan::ShowRoles { schema } => {
@@ -89,22 +90,29 @@ async fn ensure_user(engine: &Engine, user: &UserName) -> Result<()> {
 /// and everything with USAGE on the system.
 async fn shown(
     engine: &Engine,
-    session: &Session,
+    principal: &Principal,
     subject: Option<&Subject>,
     object: Option<&Object>,
     own: bool,
 ) -> Result<Vec<Grant>> {
     let grants = engine.catalog().grants().await?;
     let usage = lancegate_auth::Requirement::new(Privilege::Usage, Object::System);
-    let all = own || object.is_some() || decide(&session.principal, &grants, &usage).allowed();
+    let all = own || object.is_some() || decide(principal, &grants, &usage).allowed();
     let visible = |grant: &Grant| {
-        all || session.principal.answers_to(&grant.subject)
-            || grants.holds(&session.principal, Privilege::Ownership, &grant.object)
+        all || principal.answers_to(&grant.subject) || grants.holds(principal, Privilege::Ownership, &grant.object)
     };
     let wanted = |grant: &Grant| {
         subject.is_none_or(|subject| grant.subject == *subject) && object.is_none_or(|object| grant.object == *object)
     };
     Ok(grants.iter().filter(|grant| wanted(grant) && visible(grant)).collect())
+}
+
+/// Returns what SHOW GRANTS and `system.public.grants` list.
+///
+/// # Errors
+/// If the metadata store cannot be read.
+pub(crate) async fn listed(engine: &Engine, principal: &Principal) -> Result<RecordBatch> {
+    grant_rows(&shown(engine, principal, None, None, false).await?, &grant_columns())
 }
 
 fn grant_rows(grants: &[Grant], schema: &SchemaRef) -> Result<RecordBatch> {

@@ -54,17 +54,17 @@ pub(crate) async fn run(
             Ok(Outcome::batch(columns::batch(&function_errors::columns(), &rows)?, "SHOW"))
         }
         JobsAction::Pause { id } => {
-            let job = find(engine, id).await?;
+            let job = controllable(engine, id).await?;
             let outcome = engine.catalog().request_pause(job.id, by(session), chrono::Utc::now()).await?;
             control(&job, outcome.as_str(), "PAUSE JOB")
         }
         JobsAction::Resume { id } => {
-            let job = find(engine, id).await?;
+            let job = controllable(engine, id).await?;
             let outcome = engine.catalog().resume(job.id, by(session), chrono::Utc::now()).await?;
             control(&job, outcome.as_str(), "RESUME JOB")
         }
         JobsAction::Cancel { id } => {
-            let job = find(engine, id).await?;
+            let job = controllable(engine, id).await?;
             let outcome = engine.catalog().request_cancel(job.id, by(session), chrono::Utc::now()).await?;
             control(&job, cancel_word(&outcome), "CANCEL JOB")
         }
@@ -86,6 +86,22 @@ pub(crate) async fn find(engine: &Engine, id: &str) -> Result<Job> {
     engine.catalog().job(parsed).await?.ok_or_else(unknown)
 }
 
+/// Returns a job that users may pause, resume and cancel.
+///
+/// # Errors
+/// 42704; 55000 for a part of another job, which goes with it.
+async fn controllable(engine: &Engine, id: &str) -> Result<Job> {
+    let job = find(engine, id).await?;
+    match job.parent {
+        None => Ok(job),
+        Some(parent) => {
+            let message = format!("job \"{}\" is a part of job \"{parent}\"", job.id);
+            Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .hint("Pause, resume or cancel that one."))
+        }
+    }
+}
+
 fn by(session: &Session) -> &str {
     session.principal.user.as_str()
 }
@@ -98,7 +114,7 @@ async fn describe(engine: &Engine, id: &str, format: JobFormat) -> Result<Outcom
 /// Waits for the end of a job; canceling the statement leaves the job alone.
 async fn wait(engine: &Engine, id: &str, timeout: Option<Duration>, ctx: &StatementContext) -> Result<Outcome> {
     let job = find(engine, id).await?;
-    let wait = engine.jobs().wait(job.id, &ctx.cancel);
+    let wait = engine.jobs().wait(job.id, ctx);
     let ended = match timeout {
         None => wait.await?,
         Some(timeout) => match tokio::time::timeout(timeout, wait).await {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use chrono::Utc;
-use lancegate_auth::{Privilege, Requirement, decide};
+use lancegate_auth::{Principal, Privilege, Requirement, decide};
 use lancegate_catalog::{FunctionVersion, TableKind};
 use lancegate_functions::types::print_type;
 
@@ -12,7 +12,7 @@ use self::create::Creation;
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome};
 use crate::session::{NoticeSeverity, Session, StatementContext};
-use crate::sql::plan::functions::{FunctionPlan, definition_of, object_of, signature};
+use crate::sql::plan::functions::{FunctionPlan, definition_of, object_of, signature, text_columns};
 use crate::sqlstate::SqlState;
 use crate::storage::computed;
 
@@ -60,19 +60,27 @@ pub(super) async fn run(
             engine.catalog().drop_function(function.name.clone(), function.version, Utc::now()).await?;
             Ok(Outcome::Done("DROP FUNCTION".to_owned()))
         }
-        FunctionPlan::Show { database, schema } => {
-            let grants = engine.catalog().grants().await?;
-            let mut functions = engine.catalog().functions(database).await?;
-            functions.retain(|function| {
-                let usage = Requirement::new(Privilege::Usage, object_of(&function.name));
-                decide(&session.principal, &grants, &usage).allowed()
-            });
-            Ok(Outcome::batch(rows(&functions, schema)?, "SHOW"))
+        FunctionPlan::Show { database, .. } => {
+            Ok(Outcome::batch(listed(engine, &session.principal, database).await?, "SHOW"))
         }
         FunctionPlan::Describe { function, schema } => {
             Ok(Outcome::batch(rows(std::slice::from_ref(function), schema)?, "DESCRIBE"))
         }
     }
+}
+
+/// Returns the versions of Functions of a database that may be used: what SHOW FUNCTIONS and `system.public.functions` list.
+///
+/// # Errors
+/// If the metadata store cannot be read.
+pub(crate) async fn listed(engine: &Engine, principal: &Principal, database: &str) -> Result<RecordBatch> {
+    let grants = engine.catalog().grants().await?;
+    let mut functions = engine.catalog().functions(database).await?;
+    functions.retain(|function| {
+        let usage = Requirement::new(Privilege::Usage, object_of(&function.name));
+        decide(principal, &grants, &usage).allowed()
+    });
+    rows(&functions, &text_columns())
 }
 
 fn rows(functions: &[FunctionVersion], schema: &arrow::datatypes::SchemaRef) -> Result<RecordBatch> {

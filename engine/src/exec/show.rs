@@ -5,7 +5,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{DataFrame, SessionContext};
-use lancegate_catalog::{Job, JobFilter, TableName};
+use lancegate_catalog::{Job, JobFilter, JobSummary, TableName};
 
 use crate::error::{Result, SqlError};
 use crate::exec::jobs::find;
@@ -53,14 +53,14 @@ pub(crate) async fn children(engine: &Engine, session: &Session, id: &str, limit
 /// # Errors
 /// Internal errors only.
 pub(crate) fn one(engine: &Engine, job: Job, tag: &str) -> Result<Outcome> {
-    let rows = listing::rows(vec![job], engine);
+    let rows = listing::rows(vec![(&job).into()], engine);
     Ok(Outcome::batch(columns::batch(&listing::columns(), &rows)?, tag))
 }
 
 /// Reads a listing; one more than asked for, to say if there is more.
-async fn read(engine: &Engine, session: &Session, filter: JobFilter, limit: Option<u32>) -> Result<Vec<Job>> {
+async fn read(engine: &Engine, session: &Session, filter: JobFilter, limit: Option<u32>) -> Result<Vec<JobSummary>> {
     let limit_rows = limit.unwrap_or(JobFilter::LIMIT_DEFAULT) as usize;
-    let mut jobs = listing::read(engine.catalog(), filter, Some(limit_rows + 1)).await?;
+    let mut jobs = listing::read_summaries(engine.catalog(), filter, Some(limit_rows + 1)).await?;
     if jobs.len() > limit_rows {
         jobs.truncate(limit_rows);
         let notice =

@@ -158,7 +158,7 @@ fn mark_leavings(engine: &Engine, tables: Vec<Table>, jobs: Vec<JobId>) {
     tokio::spawn(async move {
         let never = CancellationToken::new();
         for job in jobs {
-            if let Err(error) = engine.jobs().wait(job, &never).await {
+            if let Err(error) = engine.jobs().wait_until(job, &never).await {
                 tracing::warn!(%job, %error, "cannot wait for a job of a dropped table");
             }
         }

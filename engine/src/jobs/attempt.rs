@@ -85,7 +85,7 @@ impl Attempt {
     fn new(inner: Arc<Inner>, job: Job) -> Self {
         let cancel = CancellationToken::new();
         Self {
-            progress: Arc::new(Progress::new(cancel.clone())),
+            progress: Arc::new(Progress::of_gateway(cancel.clone(), inner.gateway.to_string())),
             cancel,
             stop: None,
             changes: Some(inner.catalog.subscribe()),

@@ -47,7 +47,7 @@ pub(super) async fn create(
         let details = Some(json!({ "output": python.build_output, "python": python.version }));
         let message = "environment built".to_owned();
         let event = NewEvent { emitted_by: "functions".to_owned(), worker: None, message, details };
-        catalog.append_event(job.id, event, chrono::Utc::now()).await.map_err(registry)?;
+        catalog.append_event(job.id, job.epoch, event, chrono::Utc::now()).await.map_err(registry)?;
     }
     let definition = match spec.definition.brings_python() {
         // Without a Python of its own, the statement has looked at the source already.
@@ -103,33 +103,30 @@ fn rejected(name: &str, error: CheckError) -> SqlError {
 }
 
 async fn add(catalog: &Catalog, job: &Job, name: TableName, definition: &Definition) -> Result<u64, CatalogError> {
-    let document = json!(definition);
-    let newest = catalog.function(&name, None).await?;
-    if let Some(there) =
-        newest.as_ref().filter(|there| there.definition == document && there.created_at >= job.created_at)
-    {
-        return Ok(there.version);
-    }
+    let version = FunctionVersion {
+        name: name.clone(),
+        version: 0,
+        definition: json!(definition),
+        owner: job.submitted_by.clone(),
+        disabled: false,
+        created_at: chrono::Utc::now(),
+    };
+    let number = catalog.add_function_of(job.id, job.epoch, version).await?;
     let grants = catalog.grants().await?;
-    let TableName { database, namespace, name: own } = name.clone();
-    let object = Object::Function { database, namespace, name: own };
+    let TableName { database, namespace, name } = name;
+    let object = Object::Function { database, namespace, name };
     if grants.owner_of(&object).is_none()
         && let Ok(user) = UserName::parse(&job.submitted_by)
     {
         let grant = Grant { subject: Subject::User(user), privilege: Privilege::Ownership, object };
         catalog.apply(vec![ObjectChange::Grant(grant)]).await?;
     }
-    let version = FunctionVersion {
-        name,
-        version: 0,
-        definition: document,
-        owner: job.submitted_by.clone(),
-        disabled: false,
-        created_at: chrono::Utc::now(),
-    };
-    catalog.add_function(version).await
+    Ok(number)
 }
 
 fn registry(error: CatalogError) -> WorkError {
+    if error.is_stale_epoch() {
+        return WorkError::LeaseLost;
+    }
     WorkError::Transient(failure(&SqlError::from(error)))
 }

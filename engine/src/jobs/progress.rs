@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use lancegate_catalog::{AttemptEpoch, Job, JobState, Timestamp};
+use lancegate_catalog::{AttemptEpoch, Job, JobState, JobSummary, Timestamp};
 use lancegate_functions::fleet::{Observation, Stage};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::refresh::Progress;
@@ -206,30 +206,40 @@ fn worker_phase(sample: &Sample, clock: &str, fleet: Option<&Observation>) -> Op
 /// the execution that is current or that ended the job, and what the row knows.
 /// A queued or parked job has none.
 pub fn shown(job: &Job) -> Option<Value> {
-    let state = &job.status.state;
-    let sample = job.progress.as_ref()?.as_object()?;
-    let current = sample.get("execution_epoch").and_then(Value::as_u64) == Some(job.epoch.0);
-    let visible = match state {
-        JobState::Created | JobState::Queued | JobState::Paused => false,
-        JobState::InProgress => current,
-        JobState::Succeeded | JobState::Failed | JobState::Canceled | JobState::TimedOut | JobState::Other(_) => true,
-    };
-    visible.then(|| Value::Object(completed(job, sample)))
+    serde_json::from_str(&shown_text(&JobSummary::from(job))?).ok()
 }
 
-fn completed(job: &Job, sample: &Map<String, Value>) -> Map<String, Value> {
-    let mut shown = sample.clone();
-    shown.insert("state".to_owned(), json!(job.status.state.as_str()));
-    shown.insert("paused".to_owned(), json!(false));
+/// As [`shown`], as text. What other software has stored passes through.
+pub fn shown_text(job: &JobSummary) -> Option<String> {
+    let sample = job.progress.as_deref()?;
+    let visible = match &job.state {
+        JobState::Created | JobState::Queued | JobState::Paused => false,
+        JobState::InProgress => {
+            let sample: Value = serde_json::from_str(sample).ok()?;
+            sample.get("execution_epoch").and_then(Value::as_u64) == Some(job.epoch.0)
+        }
+        JobState::Succeeded | JobState::Failed | JobState::Canceled | JobState::TimedOut | JobState::Other(_) => true,
+    };
+    visible.then(|| completed(job, sample)).flatten()
+}
+
+/// Adds fields at the end of the sample. Samples are many and long, so their text is not taken apart.
+fn completed(job: &JobSummary, sample: &str) -> Option<String> {
+    let observed = sample.trim_end().strip_suffix('}')?.trim_end();
+    let mut shown = String::with_capacity(sample.len() + 96);
+    shown.push_str(observed);
+    if !observed.ends_with('{') {
+        shown.push(',');
+    }
+    shown.push_str(&format!("\"state\":{},\"paused\":false", json!(job.state.as_str())));
     if let Some(reason) = &job.queue_reason {
-        shown.insert("queue_reason".to_owned(), json!(reason));
+        shown.push_str(&format!(",\"queue_reason\":{}", json!(reason)));
     }
-    if job.status.state == JobState::Succeeded
-        && let Some(failed) = job.result.as_ref().and_then(|result| result.get("rows_failed")?.as_u64())
-    {
-        shown.insert("rows_failed".to_owned(), json!(failed));
+    if let Some(failed) = job.rows_failed {
+        shown.push_str(&format!(",\"rows_failed\":{failed}"));
     }
-    shown
+    shown.push('}');
+    Some(shown)
 }
 
 /// Returns a row counter of the progress object, if it was observed.

@@ -38,6 +38,8 @@ impl Tally {
                 change = self.changes.recv() => change,
             };
             match change {
+                // A part of a job is none of its own.
+                Ok(change) if change.child => {}
                 Ok(change) => self.note(change.job_id, change.state, &inner.metrics),
                 Err(RecvError::Lagged(_)) => {
                     if let Err(error) = self.read(&inner).await {

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::work::WorkError;
 use super::*;
 use crate::refresh::Progress;
+use crate::session::{CancelReason, StatementContext};
 
 /// Work that does what its job's document says.
 #[derive(Debug, Default)]
@@ -89,7 +90,7 @@ impl Runner {
     }
 
     async fn ended(&self, id: JobId) -> Job {
-        self.jobs.wait(id, &CancellationToken::new()).await.unwrap().unwrap()
+        self.jobs.wait_until(id, &CancellationToken::new()).await.unwrap().unwrap()
     }
 
     async fn in_state(&self, id: JobId, state: JobState) -> Job {
@@ -251,10 +252,16 @@ async fn hand_03_the_store_of_retained_runs_is_full_at_its_bound() {
 async fn a_wait_that_is_canceled_leaves_the_job_alone() {
     let runner = Runner::start().await;
     let job = runner.submit_and_await_begin("until stopped").await;
-    let cancel = CancellationToken::new();
-    cancel.cancel();
-    assert_eq!(runner.jobs.wait(job, &cancel).await.unwrap(), None);
+    let canceled = StatementContext::new();
+    canceled.cancel(CancelReason::User);
+    assert_eq!(runner.jobs.wait(job, &canceled).await.unwrap(), None);
     let unknown = JobId::new(now());
-    assert!(runner.jobs.wait(unknown, &CancellationToken::new()).await.is_err());
+    assert!(runner.jobs.wait(unknown, &StatementContext::new()).await.is_err());
+    let (waiting, user) = (StatementContext::new(), StatementContext::new());
+    let (ended, ()) = tokio::join!(runner.jobs.wait(job, &waiting), async { runner.jobs.end_waits() });
+    assert_eq!((ended.unwrap(), waiting.error().code.as_str().to_owned()), (None, "57P01".to_owned()));
+    user.cancel(CancelReason::User);
+    assert_eq!(runner.jobs.wait(job, &user).await.unwrap(), None);
+    assert_eq!(user.error().code.as_str(), "57014", "the first reason stays");
     assert_eq!(runner.catalog.job(job).await.unwrap().unwrap().status.state, JobState::InProgress);
 }

@@ -96,7 +96,10 @@ impl Work for RefreshWork {
             JobKind::ComputedRefresh | JobKind::FunctionRefresh => self.refresh(job, progress).await,
             JobKind::CreateFunction => creation::create(&self.catalog, &self.functions, job, &progress).await,
             JobKind::JobRegistryArchive => retention::archive(&self.catalog, self.policy, job, &progress).await,
-            JobKind::CreateIndex
+            // Parts of a refresh are run by its attempt.
+            JobKind::BuildEnvironment
+            | JobKind::RefreshSplits
+            | JobKind::CreateIndex
             | JobKind::Compact
             | JobKind::Cleanup
             | JobKind::DropTable

@@ -80,7 +80,7 @@ impl RefreshError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_transient(),
-            Self::Registry(CatalogError::Store { .. }) => true,
+            Self::Registry(CatalogError::Store { .. } | CatalogError::Locked { .. }) => true,
             Self::Expression { .. }
             | Self::Predicate(_)
             | Self::Evaluate(_)

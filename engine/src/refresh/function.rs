@@ -102,6 +102,12 @@ impl FunctionSpec {
         column.function.as_ref().is_some_and(|call| (&call.name, call.version) == (&self.name, self.version))
     }
 
+    /// Why there is no instance of it.
+    pub(super) fn not_ready(&self, message: String) -> RefreshError {
+        let error = Box::new(ExecutorError::Initialization { message, output: String::new() });
+        RefreshError::Function { function: self.name.clone(), place: None, error }
+    }
+
     /// Why a refresh ends whose column is filled by something else now.
     pub(super) fn replaced(&self, snapshot: &Snapshot) -> RefreshError {
         let message =

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RefreshError;
 use super::provenance::Definition;
+use super::splits::Begun;
 use super::stage::StagedFragment;
 
 /// See the module documentation.
@@ -52,6 +53,27 @@ impl Ledger {
         Self { catalog, job, epoch }
     }
 
+    /// Returns the registry.
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Returns how often each split was begun that earlier attempts of the job have not completed.
+    ///
+    /// # Errors
+    /// [`RefreshError::Registry`].
+    pub async fn begun(&self) -> Result<Begun, RefreshError> {
+        self.catalog.begun(self.job).await.map_err(refused)
+    }
+
+    /// Notes how often each split was begun that is not complete. Not flushed to disk.
+    ///
+    /// # Errors
+    /// [`RefreshError::LeaseLost`], [`RefreshError::Registry`].
+    pub async fn note_begun(&self, begun: Begun) -> Result<(), RefreshError> {
+        self.catalog.note_begun(self.job, self.epoch, begun).await.map_err(refused)
+    }
+
     /// Returns the job's id.
     pub fn job(&self) -> JobId {
         self.job
@@ -67,9 +89,7 @@ impl Ledger {
     /// # Errors
     /// [`RefreshError::LeaseLost`], [`RefreshError::Registry`].
     pub async fn pin_source(&self, version: u64) -> Result<u64, RefreshError> {
-        self.catalog.record_source_version(self.job, self.epoch, version).await.map_err(refused)?;
-        let job = self.catalog.job(self.job).await.map_err(refused)?;
-        Ok(job.and_then(|job| job.source_version).unwrap_or(version))
+        self.catalog.record_source_version(self.job, self.epoch, version).await.map_err(refused)
     }
 
     /// Notes parts, durably, that were computed from this version. Their files

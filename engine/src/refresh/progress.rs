@@ -1,16 +1,14 @@
 //! What a running refresh lets others see, and how others stop it.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use chrono::{DateTime, Utc};
 use lancegate_functions::Fleet;
-use roaring::RoaringBitmap;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::RefreshError;
+use super::splits::Splits;
 
 /// Counters that workers raise and samplers read. Totals are exact when the
 /// job has ended; in between they are what was true a moment ago.
@@ -22,23 +20,12 @@ pub struct Progress {
     rows_skipped: AtomicU64,
     rows_published: AtomicU64,
     rows_staged: AtomicU64,
+    rows_rejected: AtomicU64,
     fragments_planned: AtomicU64,
     fragments_completed: AtomicU64,
-    active_workers: AtomicU64,
     phase: Mutex<&'static str>,
     fleet: Fleet,
-    tasks: Mutex<BTreeMap<u64, Task>>,
-}
-
-/// A fragment of the plan whose file is not noted yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Task {
-    /// The first row to compute, as a physical offset.
-    pub row_start: Option<u32>,
-    /// One more than the last.
-    pub row_end: Option<u64>,
-    /// When a worker began with it; `None` as long as it waits.
-    pub started_at: Option<DateTime<Utc>>,
+    splits: Splits,
 }
 
 /// One look at the counters (PROG-03).
@@ -70,6 +57,16 @@ impl Progress {
         Self { cancel, ..Self::default() }
     }
 
+    /// As [`Self::new`], of an attempt that this gateway runs.
+    pub fn of_gateway(cancel: CancellationToken, gateway: String) -> Self {
+        Self { cancel, splits: Splits::of(gateway), ..Self::default() }
+    }
+
+    /// Returns the splits that are not done.
+    pub fn splits(&self) -> &Splits {
+        &self.splits
+    }
+
     /// Returns [`RefreshError::Canceled`] once the work should stop.
     ///
     /// # Errors
@@ -96,40 +93,6 @@ impl Progress {
     /// Returns the phase entered last; empty before the first.
     pub fn phase(&self) -> &'static str {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes these fragments, with the rows to compute, the ones that are not done.
-    pub fn queue<'a>(&self, fragments: impl Iterator<Item = (u64, &'a RoaringBitmap)>) {
-        let task = |rows: &RoaringBitmap| Task {
-            row_start: rows.min(),
-            row_end: rows.max().map(|last| u64::from(last) + 1),
-            started_at: None,
-        };
-        *self.tasks_mut() = fragments.map(|(fragment, rows)| (fragment, task(rows))).collect();
-    }
-
-    /// Marks a fragment as being computed.
-    pub fn begin(&self, fragment: u64) {
-        if let Some(task) = self.tasks_mut().get_mut(&fragment) {
-            task.started_at = Some(Utc::now());
-        }
-    }
-
-    /// Takes fragments out: the registry knows of their files now.
-    pub fn noted(&self, fragments: impl Iterator<Item = u64>) {
-        let mut tasks = self.tasks_mut();
-        for fragment in fragments {
-            tasks.remove(&fragment);
-        }
-    }
-
-    /// Returns the fragments that are not done, by their ids.
-    pub fn tasks(&self) -> BTreeMap<u64, Task> {
-        self.tasks_mut().clone()
-    }
-
-    fn tasks_mut(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Task>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds work to the plan.
@@ -159,8 +122,9 @@ impl Progress {
         self.rows_staged.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Takes staged rows back: their file was not accepted.
+    /// Takes staged rows back: their file was not accepted. What is still due of them is planned anew.
     pub fn discarded(&self, rows: u64) {
+        self.rows_rejected.fetch_add(rows, Ordering::Relaxed);
         self.rows_staged.fetch_sub(rows, Ordering::Relaxed);
     }
 
@@ -169,12 +133,6 @@ impl Progress {
         self.fragments_completed.fetch_add(fragments, Ordering::Relaxed);
         self.rows_published.fetch_add(rows, Ordering::Relaxed);
         self.rows_staged.fetch_sub(rows, Ordering::Relaxed);
-    }
-
-    /// Marks a worker as active until the guard drops.
-    pub fn worker(&self) -> ActiveWorker<'_> {
-        self.active_workers.fetch_add(1, Ordering::Relaxed);
-        ActiveWorker(self)
     }
 
     /// Reads all counters.
@@ -188,20 +146,10 @@ impl Progress {
             rows_skipped: read(&self.rows_skipped),
             rows_published: published,
             rows_retained: staged,
-            rows_remaining: planned.saturating_sub(published + staged),
+            rows_remaining: planned.saturating_sub(published + staged + read(&self.rows_rejected)),
             fragments_planned: read(&self.fragments_planned),
             fragments_completed: read(&self.fragments_completed),
-            active_workers: read(&self.active_workers),
+            active_workers: self.splits.active(),
         }
-    }
-}
-
-/// See [`Progress::worker`].
-#[derive(Debug)]
-pub struct ActiveWorker<'a>(&'a Progress);
-
-impl Drop for ActiveWorker<'_> {
-    fn drop(&mut self) {
-        self.0.active_workers.fetch_sub(1, Ordering::Relaxed);
     }
 }

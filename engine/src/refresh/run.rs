@@ -10,17 +10,21 @@ use futures::stream::{Stream, StreamExt};
 use lance::Dataset;
 use lance::dataset::refs::Ref;
 use lance_table::format::Fragment;
+use lancegate_catalog::JobKind;
 use roaring::RoaringBitmap;
+use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
+use super::children::Child;
 use super::expression::Evaluator;
-use super::function::{Computation, FunctionHost};
+use super::function::{Computation, FunctionHost, FunctionSpec};
 use super::ledger::Ledger;
 use super::plan::{self, FragmentWork, RefreshPlan};
 use super::profile::PhaseClock;
 use super::progress::Progress;
 use super::provenance::{Definition, FragmentProvenance, Provenance};
 use super::snapshot::{Snapshot, deleted_rows};
+use super::splits::Begun;
 use super::stage::{Carried, StageTimes, StagedFragment, stage_fragment};
 use super::{Limits, RefreshError, RefreshOutcome, RefreshSpec, staleness, tidy};
 use crate::failpoint::reach;
@@ -61,6 +65,10 @@ pub async fn run(
     let name = spec.column_in(&pinned)?;
     let snapshot = Arc::new(Snapshot::of(pinned, &name)?);
     reach("refresh.pinned").await?;
+    progress.splits().resume(ledger.begun().await?);
+    if let Some(function) = &spec.function {
+        prepare(ledger, host, function, &progress).await?;
+    }
     let computation = computation(&snapshot, spec, host, &limits).await?;
     let mut attempt = Attempt {
         spec,
@@ -78,6 +86,8 @@ pub async fn run(
         fragments: 0,
         times: StageTimes::default(),
         unfinished: BTreeSet::new(),
+        begun: Begun::new(),
+        round: None,
     };
     let plan = plan::plan(&snapshot, spec.predicate.as_deref()).await?;
     reach("refresh.planned").await?;
@@ -125,6 +135,33 @@ pub(super) fn evaluator(snapshot: &Snapshot) -> Result<Evaluator, RefreshError> 
     let inputs = Arc::new(arrow::datatypes::Schema::from(&snapshot.read_schema(false)));
     Evaluator::new(&column.expression, inputs, &column.data_type)
         .map_err(|source| RefreshError::Expression { column: column.name.clone(), source })
+}
+
+/// Builds the environment of a Function that is not there: as a part of the job, with what the tool says among its events.
+async fn prepare(
+    ledger: &Ledger,
+    host: &FunctionHost,
+    function: &FunctionSpec,
+    progress: &Progress,
+) -> Result<(), RefreshError> {
+    if host.is_prepared(&function.definition) {
+        return Ok(());
+    }
+    let spec = json!({ "function": function.name, "version": function.version });
+    let child = Child::begin(ledger, JobKind::BuildEnvironment, spec, None).await?;
+    let built = tokio::select! {
+        biased;
+        () = progress.stopped() => Err(RefreshError::Canceled),
+        built = host.prepare(&function.definition) => built.map_err(|error| function.not_ready(error.to_string())),
+    };
+    if let Some(child) = child {
+        let worked = built.as_ref().map(|python| json!({ "python": python.version }));
+        if let Ok(python) = &built {
+            child.report("environment built", json!({ "output": python.build_output, "python": python.version })).await;
+        }
+        child.end(progress.sample(), worked).await;
+    }
+    built.map(drop)
 }
 
 async fn computation(
@@ -178,6 +215,10 @@ struct Attempt<'a> {
     times: StageTimes,
     /// Fragments of which more rows are computed after a publication.
     unfinished: BTreeSet<u64>,
+    /// What the registry knows of splits that were begun and are not complete.
+    begun: Begun,
+    /// The plan that is worked through, as it is shown.
+    round: Option<Child>,
 }
 
 impl Attempt<'_> {
@@ -280,7 +321,7 @@ impl Attempt<'_> {
         let mut group = Group { noted: ready.len(), parts: ready };
         let mut rejected = 0;
         let mut last = Instant::now();
-        let mut notes = tokio::time::interval(NOTE_INTERVAL);
+        let mut notes = tokio::time::interval_at(tokio::time::Instant::now() + NOTE_INTERVAL, NOTE_INTERVAL);
         notes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let staged = tokio::select! {
@@ -288,6 +329,7 @@ impl Attempt<'_> {
                 staged = staging.next() => staged,
                 _ = notes.tick() => {
                     self.note(snapshot, &mut group).await?;
+                    self.tell().await?;
                     if !group.parts.is_empty() && last.elapsed() >= self.limits.publish_interval {
                         rejected += self.publish(snapshot, before, &mut group).await?;
                         last = Instant::now();
@@ -337,9 +379,22 @@ impl Attempt<'_> {
         durable::sync_data_files(&snapshot.dataset, names).await?;
         reach("note.before").await?;
         self.ledger.note(snapshot.definition, snapshot.dataset.version_id(), new).await?;
-        self.progress.noted(new.iter().map(|part| part.fragment_id));
+        self.progress.splits().noted(new.iter().map(|part| part.fragment_id));
         group.noted = group.parts.len();
         reach("note.after").await?;
+        Ok(())
+    }
+
+    /// Tells the registry which splits are in work and how far the plan is.
+    async fn tell(&mut self) -> Result<(), RefreshError> {
+        let begun = self.progress.splits().begun();
+        if begun != self.begun {
+            self.ledger.note_begun(begun.clone()).await?;
+            self.begun = begun;
+        }
+        if let Some(round) = &mut self.round {
+            round.tell("running", self.progress.sample()).await;
+        }
         Ok(())
     }
 
@@ -562,9 +617,12 @@ async fn spawn_stage(
     progress: Arc<Progress>,
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
     let stage = async move {
-        let _active = progress.worker();
-        progress.begin(work.fragment_id);
-        stage_fragment(&snapshot, &computation, &work, &progress).await
+        let worker = progress.splits().begin(work.fragment_id, &work.rows);
+        let staged = stage_fragment(&snapshot, &computation, &work, (&progress, &worker)).await;
+        if staged.as_ref().is_err_and(|error| !matches!(error, RefreshError::Canceled | RefreshError::LeaseLost)) {
+            worker.gives_up();
+        }
+        staged
     };
     let task = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(stage));
     task.await.map_err(|error| RefreshError::Worker(error.to_string()))?

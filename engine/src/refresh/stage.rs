@@ -25,6 +25,7 @@ use super::output::{self, Output};
 use super::plan::FragmentWork;
 use super::progress::Progress;
 use super::snapshot::Snapshot;
+use super::splits::{Execution, Worker};
 use crate::storage::signature::Signature;
 use crate::storage::{StorageError, nested};
 
@@ -83,6 +84,12 @@ pub struct Measured {
     pub finished_at: DateTime<Utc>,
     /// The times of the evaluations, one for each batch of due rows.
     pub batches: Latencies,
+    /// Who computed it, and how often that was begun; not known of files that older software has written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Execution>,
+    /// Bytes of stored columns that were read, as they are in memory; likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_read: Option<u64>,
 }
 
 /// Where the time of staging went, over all workers.
@@ -105,7 +112,7 @@ pub async fn stage_fragment(
     snapshot: &Snapshot,
     computation: &Computation,
     work: &FragmentWork,
-    progress: &Progress,
+    (progress, worker): (&Progress, &Worker<'_>),
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
     let id = usize::try_from(work.fragment_id).expect("Lance fragment ids fit 32 bits");
     let fragment = snapshot.dataset.get_fragment(id).expect("the plan was made on this version");
@@ -130,7 +137,7 @@ pub async fn stage_fragment(
     let physical = fragment.physical_rows().await.map_err(StorageError::from)? as u64;
     let mut stored = read(&fragment, physical, &snapshot.stage_schema(stage.keeps_stored)).await?;
     let mut failure = None;
-    let batches = async_batches(&mut stage, &mut stored, progress, &mut failure);
+    let batches = async_batches(&mut stage, &mut stored, (progress, worker), &mut failure);
     let written = nested::write_columns(&fragment, batches, &output).await;
     crate::failpoint::reach("stage.file").await?;
     if let Some(failure) = failure {
@@ -150,7 +157,13 @@ pub async fn stage_fragment(
         inputs: snapshot.input_signer().sign(metadata),
         replaces: snapshot.output_signer().sign(metadata),
         rows: work.rows.clone(),
-        measured: Some(Measured { started_at, finished_at: Utc::now(), batches: stage.batches }),
+        measured: Some(Measured {
+            started_at,
+            finished_at: Utc::now(),
+            batches: stage.batches,
+            execution: Some(worker.execution().clone()),
+            bytes_read: Some(worker.bytes_read()),
+        }),
         failures: stage.failures,
         carried: Carried::default(),
     };
@@ -185,7 +198,7 @@ fn empty_batches(rows: u64) -> impl Iterator<Item = RecordBatch> {
 fn async_batches<'a>(
     stage: &'a mut Stage<'_>,
     stored: &'a mut Batches,
-    progress: &'a Progress,
+    (progress, worker): (&'a Progress, &'a Worker<'_>),
     failure: &'a mut Option<RefreshError>,
 ) -> impl futures::Stream<Item = lance::Result<RecordBatch>> + Send + 'a {
     futures::stream::unfold((stage, stored, failure), move |(stage, stored, failure)| async move {
@@ -194,10 +207,13 @@ fn async_batches<'a>(
         stage.times.read += waiting.elapsed();
         let reached = crate::failpoint::reach("stage.batch").await;
         let computed = match batch {
-            Ok(batch) => match reached {
-                Ok(()) => stage.compute(&batch, progress).await,
-                Err(error) => Err(error.into()),
-            },
+            Ok(batch) => {
+                worker.read(bytes_of(&batch));
+                match reached {
+                    Ok(()) => stage.compute(&batch, progress).await,
+                    Err(error) => Err(error.into()),
+                }
+            }
             Err(error) => Err(StorageError::from(error).into()),
         };
         let item = computed.map_err(|error| {
@@ -208,6 +224,12 @@ fn async_batches<'a>(
         });
         Some((item, (stage, stored, failure)))
     })
+}
+
+/// The rows of a batch in memory. Buffers may be shared with other batches, so slices are counted.
+fn bytes_of(batch: &RecordBatch) -> u64 {
+    let bytes = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_default() as u64;
+    batch.columns().iter().map(bytes).sum()
 }
 
 struct Stage<'a> {

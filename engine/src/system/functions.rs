@@ -1,5 +1,5 @@
 //! Table functions over system relations: `gpu_classes()`, `describe_job(id)`,
-//! `explain_job(id)`, `function_errors(table)`, `column_status(table)`.
+//! `explain_job(id)`, `job_children(id)`, `function_errors(table)`, `column_status(table)`.
 //!
 //! A function has arguments and so is no relation that the binder finds by its
 //! name; it checks the caller's privileges itself, before it reads anything.
@@ -23,23 +23,25 @@ use super::describe_job::DescribeJob;
 use super::explain_job::ExplainJob;
 use super::function_errors::ErrorsOfTable;
 use super::gpu_classes::GpuClasses;
+use super::jobs::ChildrenOf;
 use super::{LazyRelation, SystemContext, SystemRelation};
 use crate::error::{Result, SqlError};
 
 /// Returns whether a table function is one of these.
 pub fn is_one(name: &str) -> bool {
-    ["gpu_classes", "describe_job", "explain_job", "function_errors", "column_status"].contains(&name)
+    ["gpu_classes", "describe_job", "explain_job", "job_children", "function_errors", "column_status"].contains(&name)
 }
 
 /// Makes the functions known to a planner state, for one caller.
 pub fn register(state: &mut SessionState, context: &SystemContext) {
-    let functions: [(&str, Make); 5] = [
+    let functions: [(&str, Make); 6] = [
         ("gpu_classes", |arguments| {
             no_arguments("gpu_classes", arguments)?;
             Ok(Arc::new(GpuClasses))
         }),
         ("describe_job", |arguments| Ok(Arc::new(DescribeJob { id: text("describe_job", "job id", arguments)? }))),
         ("explain_job", |arguments| Ok(Arc::new(ExplainJob { id: text("explain_job", "job id", arguments)? }))),
+        ("job_children", |arguments| Ok(Arc::new(ChildrenOf { id: text("job_children", "job id", arguments)? }))),
         ("function_errors", |arguments| {
             let table = table_name(&text("function_errors", "table name", arguments)?)?;
             Ok(Arc::new(ErrorsOfTable { table }))

@@ -1,10 +1,9 @@
 //! `system.public.job_splits`: what SHOW JOB SPLITS lists.
 //!
-//! A split of an expression refresh is one fragment. Of one that is complete the
-//! note is known that the attempt wrote before it offered the fragment's file: the
-//! rows, the file, and how long its batches took. While the job runs, the others are known from the attempt
-//! itself: `queued` ones that wait for a worker and `running` ones. What neither
-//! says is NULL, never zero.
+//! A split is one fragment. Of one that is complete the note is known that the attempt wrote before it offered the
+//! fragment's file: the rows, the file, who computed it, and how long its batches took. While the job runs, the others
+//! are known from the attempt itself: `queued` ones that wait for a worker, `running` ones, and `failed` ones, whose
+//! worker gave up. What neither says is NULL, never zero.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ use super::{SystemContext, SystemRelation, jobs};
 use crate::error::Result;
 use crate::exec::Engine;
 use crate::refresh::ledger::PartNote;
-use crate::refresh::progress::Task;
+use crate::refresh::splits::{Execution, Task};
 use crate::refresh::stage::{Measured, StagedFragment};
 
 type Column = columns::Column<SplitRow>;
@@ -36,6 +35,10 @@ pub struct SplitRow {
     parts: Option<i64>,
     started_at: Option<Timestamp>,
     rows_skipped: Option<u64>,
+    bytes_read: Option<u64>,
+    execution: Option<Execution>,
+    attempts: Option<u64>,
+    errors: Option<u64>,
     measured: Option<Measured>,
     state: &'static str,
     recovered: bool,
@@ -49,25 +52,24 @@ impl SplitRow {
 
 /// Returns the columns.
 pub fn columns() -> Vec<Column> {
-    let unknown_count: fn(&SplitRow) -> Option<i64> = |_| None;
     vec![
         Column::text("job_id", |split| made(split.job_id)).not_null(),
         Column::text("task_id", |split| borrowed(&split.task_id)).not_null(),
         Column::text("split_id", |split| made(split.fragment_id)).not_null(),
         Column::bigint("fragment_id", |split| count(split.fragment_id)),
-        Column::text("worker", |_| None),
+        Column::text("worker", |split| borrowed(&split.execution.as_ref()?.worker)),
         Column::bigint("row_start", |split| split.row_start.map(i64::from)),
         Column::bigint("row_end", |split| split.row_end.and_then(count)),
         Column::bigint("rows_skipped", |split| split.rows_skipped.and_then(count)),
-        Column::bigint("bytes_read", unknown_count),
+        Column::bigint("bytes_read", |split| split.bytes_read.and_then(count)),
         Column::bigint("bytes_staged", |split| split.bytes_staged.and_then(count)),
         Column::bigint("parts", |split| split.parts),
-        Column::bigint("attempts", unknown_count),
+        Column::bigint("attempts", |split| split.attempts.and_then(count)),
         Column::bigint("batches", |split| split.measured.as_ref().and_then(|measured| count(measured.batches.count()))),
         Column::timestamp("started_at", |split| split.started_at),
         Column::timestamp("finished_at", |split| split.measured.as_ref().map(|measured| measured.finished_at)),
         Column::text("state", |split| borrowed(split.state)),
-        Column::bigint("error_count", unknown_count),
+        Column::bigint("error_count", |split| split.errors.and_then(count)),
         Column::double("batch_p50_ms", |split| split.quantile(0.5)),
         Column::double("batch_p95_ms", |split| split.quantile(0.95)),
         Column::double("batch_p99_ms", |split| split.quantile(0.99)),
@@ -114,13 +116,23 @@ fn unfinished(job: &Job, epoch: AttemptEpoch, fragment: u64, task: &Task) -> Spl
         parts: None,
         started_at: task.started_at,
         rows_skipped: None,
+        // A split that waits has read nothing in this attempt, and failed as often.
+        bytes_read: task.started_at.is_some().then_some(task.bytes_read),
+        attempts: Some(task.execution.as_ref().map_or(task.begun_before, |execution| execution.attempts)),
+        errors: Some(task.execution.as_ref().map_or(0, |execution| execution.errors)),
+        execution: task.execution.clone(),
         measured: None,
-        state: if task.started_at.is_some() { "running" } else { "queued" },
+        state: match task.started_at {
+            None => "queued",
+            Some(_) if task.failed => "failed",
+            Some(_) => "running",
+        },
         recovered: false,
     }
 }
 
 fn split(job: &Job, epoch: u64, staged: &StagedFragment) -> SplitRow {
+    let execution = staged.measured.as_ref().and_then(|measured| measured.execution.clone());
     SplitRow {
         job_id: job.id,
         task_id: format!("{}/{epoch}/{}", job.id, staged.fragment_id),
@@ -132,6 +144,10 @@ fn split(job: &Job, epoch: u64, staged: &StagedFragment) -> SplitRow {
         started_at: staged.measured.as_ref().map(|measured| measured.started_at),
         // An expression skips no row: it fails.
         rows_skipped: (job.kind == JobKind::FunctionRefresh).then(|| staged.failures.rows.len()),
+        bytes_read: staged.measured.as_ref().and_then(|measured| measured.bytes_read),
+        attempts: execution.as_ref().map(|execution| execution.attempts),
+        errors: execution.as_ref().map(|execution| execution.errors),
+        execution,
         measured: staged.measured.clone(),
         state: "completed",
         recovered: epoch < job.epoch.0,

@@ -6,13 +6,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use lancegate_auth::Requirement;
-use lancegate_catalog::{Catalog, Job, JobFilter, Timestamp};
+use lancegate_catalog::{Catalog, Job, JobCursor, JobFilter, JobSummary, Timestamp};
 use serde_json::Value;
 
 use super::columns::{self, borrowed, made};
 use super::{SystemContext, SystemRelation};
 use crate::error::Result;
 use crate::exec::Engine;
+use crate::exec::jobs::find;
 use crate::jobs::capacity::{Capacity, queue_reason};
 use crate::jobs::progress;
 
@@ -21,9 +22,9 @@ type Column = columns::Column<JobRow>;
 /// One job as listings show it.
 #[derive(Debug, Clone)]
 pub struct JobRow {
-    job: Job,
+    job: JobSummary,
     table_name: String,
-    progress: Option<Value>,
+    progress: Option<String>,
     queue_reason: Option<String>,
     history: &'static str,
 }
@@ -49,10 +50,15 @@ impl Observed {
 
 impl JobRow {
     /// Returns the row of a job.
-    pub fn new(job: Job, observed: &Observed) -> Self {
+    pub fn new(job: &Job, observed: &Observed) -> Self {
+        Self::of(job.into(), observed)
+    }
+
+    /// Returns the row of a job of a listing.
+    pub fn of(job: JobSummary, observed: &Observed) -> Self {
         Self {
             table_name: table_name(&job),
-            progress: progress::shown(&job),
+            progress: progress::shown_text(&job),
             // What other software has observed passes through.
             queue_reason: queue_reason(&job, observed.capacity, observed.now).or_else(|| job.queue_reason.clone()),
             history: history(&job, observed.now, observed.event_retention),
@@ -61,7 +67,8 @@ impl JobRow {
     }
 
     fn counter(&self, name: &str) -> Option<i64> {
-        progress::counter(self.progress.as_ref(), name)
+        let progress: Value = serde_json::from_str(self.progress.as_deref()?).ok()?;
+        progress::counter(Some(&progress), name)
     }
 }
 
@@ -72,14 +79,14 @@ pub fn columns() -> Vec<Column> {
         Column::text("table_name", |row| borrowed(&row.table_name)).not_null(),
         Column::text("job_type", |row| borrowed(row.job.kind.as_str())).not_null(),
         // A word of newer software passes through unchanged (PROG-12).
-        Column::text("state", |row| borrowed(row.job.status.state.as_str())).not_null(),
+        Column::text("state", |row| borrowed(row.job.state.as_str())).not_null(),
         Column::text("phase", |row| borrowed(&row.job.phase)),
         Column::timestamp("created_at", |row| Some(row.job.created_at)).not_null(),
         Column::timestamp("updated_at", |row| Some(row.job.updated_at)).not_null(),
         Column::text("submitted_by", |row| borrowed(&row.job.submitted_by)).not_null(),
-        Column::json("progress", |row| row.progress.as_ref().and_then(made)),
+        Column::json("progress", |row| row.progress.as_deref().and_then(borrowed)),
         Column::text("queue_reason", |row| row.queue_reason.as_deref().and_then(borrowed)),
-        Column::text("error", |row| row.job.failure.as_ref().and_then(|failure| borrowed(&failure.message))),
+        Column::text("error", |row| row.job.error.as_deref().and_then(borrowed)),
     ]
 }
 
@@ -102,16 +109,36 @@ pub fn child_columns() -> Vec<Column> {
 ///
 /// # Errors
 /// If the registry cannot be read.
-pub async fn read(catalog: &Catalog, mut filter: JobFilter, limit: Option<usize>) -> Result<Vec<Job>> {
-    let mut jobs: Vec<Job> = Vec::new();
+pub async fn read(catalog: &Catalog, filter: JobFilter, limit: Option<usize>) -> Result<Vec<Job>> {
+    pages(filter, limit, |filter| catalog.jobs(filter), Job::cursor).await
+}
+
+/// As [`read`], what listings show of them.
+///
+/// # Errors
+/// If the registry cannot be read.
+pub async fn read_summaries(catalog: &Catalog, filter: JobFilter, limit: Option<usize>) -> Result<Vec<JobSummary>> {
+    pages(filter, limit, |filter| catalog.job_summaries(filter), JobSummary::cursor).await
+}
+
+async fn pages<T, F>(
+    mut filter: JobFilter,
+    limit: Option<usize>,
+    page: impl Fn(JobFilter) -> F,
+    cursor: fn(&T) -> JobCursor,
+) -> Result<Vec<T>>
+where
+    F: Future<Output = lancegate_catalog::Result<Vec<T>>>,
+{
+    let mut jobs: Vec<T> = Vec::new();
     loop {
         let wanted = limit.map_or(usize::MAX, |limit| limit - jobs.len());
-        let page = u32::try_from(wanted).unwrap_or(u32::MAX).min(JobFilter::LIMIT_MAX);
-        filter.limit = Some(page);
-        let found = catalog.jobs(filter.clone()).await?;
-        let full = found.len() == page as usize;
+        let most = u32::try_from(wanted).unwrap_or(u32::MAX).min(JobFilter::LIMIT_MAX);
+        filter.limit = Some(most);
+        let found = page(filter.clone()).await?;
+        let full = found.len() == most as usize;
         jobs.extend(found);
-        filter.before = jobs.last().map(Job::cursor);
+        filter.before = jobs.last().map(cursor);
         if !full || limit.is_some_and(|limit| jobs.len() >= limit) {
             return Ok(jobs);
         }
@@ -119,9 +146,9 @@ pub async fn read(catalog: &Catalog, mut filter: JobFilter, limit: Option<usize>
 }
 
 /// Returns the rows of jobs as of now.
-pub fn rows(jobs: Vec<Job>, engine: &Engine) -> Vec<JobRow> {
+pub fn rows(jobs: Vec<JobSummary>, engine: &Engine) -> Vec<JobRow> {
     let observed = Observed::of(engine);
-    jobs.into_iter().map(|job| JobRow::new(job, &observed)).collect()
+    jobs.into_iter().map(|job| JobRow::of(job, &observed)).collect()
 }
 
 /// The relation: jobs of the connected database.
@@ -144,13 +171,42 @@ impl SystemRelation for Jobs {
 
     async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
         let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
-        let jobs = read(context.engine.catalog(), filter, limit).await?;
+        let jobs = read_summaries(context.engine.catalog(), filter, limit).await?;
         columns::batch(&columns(), &rows(jobs, &context.engine))
     }
 
     async fn rows_of_job(&self, context: &SystemContext, id: &str) -> Result<Option<RecordBatch>> {
         let job = one_of(context, id).await?;
-        columns::batch(&columns(), &rows(job.into_iter().collect(), &context.engine)).map(Some)
+        columns::batch(&columns(), &rows(job.iter().map(JobSummary::from).collect(), &context.engine)).map(Some)
+    }
+}
+
+/// The rows of `job_children(id)`.
+#[derive(Debug)]
+pub struct ChildrenOf {
+    /// The job as the caller spells it.
+    pub id: String,
+}
+
+#[async_trait]
+impl SystemRelation for ChildrenOf {
+    fn name(&self) -> &'static str {
+        "job_children"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        columns::schema(&child_columns())
+    }
+
+    fn requirements(&self) -> Vec<Requirement> {
+        Requirement::job_registry().into()
+    }
+
+    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
+        let parent = find(&context.engine, &self.id).await?;
+        let filter = JobFilter { parent: Some(parent.id), ..JobFilter::default() };
+        let jobs = read_summaries(context.engine.catalog(), filter, limit).await?;
+        columns::batch(&child_columns(), &rows(jobs, &context.engine))
     }
 }
 
@@ -166,7 +222,7 @@ pub async fn one_of(context: &SystemContext, id: &str) -> Result<Option<Job>> {
 
 /// A table of a nested namespace is shown with its path, because two may have
 /// the same name.
-fn table_name(job: &Job) -> String {
+fn table_name(job: &JobSummary) -> String {
     if job.namespace.is_empty() {
         return job.table_name.clone();
     }
@@ -174,7 +230,7 @@ fn table_name(job: &Job) -> String {
 }
 
 /// Whether the events of a job can be read.
-fn history(job: &Job, now: Timestamp, event_retention: Duration) -> &'static str {
+fn history(job: &JobSummary, now: Timestamp, event_retention: Duration) -> &'static str {
     if job.attempt == 0 && job.finished_at.is_none() {
         return "not_yet_recorded";
     }
@@ -233,7 +289,7 @@ mod tests {
     fn cell(job: Job, column: &str) -> Option<String> {
         let capacity = Capacity { slots: 4, available: 0 };
         let observed = Observed { now: at(100), event_retention: Duration::from_secs(60), capacity };
-        let row = JobRow::new(job, &observed);
+        let row = JobRow::new(&job, &observed);
         let batch = columns::batch(&child_columns(), &[row]).unwrap();
         let array = batch.column_by_name(column).unwrap().as_string::<i32>().clone();
         array.iter().next().flatten().map(str::to_owned)
@@ -274,7 +330,7 @@ mod tests {
             assert_eq!(reason(job(state)), None);
         }
         let free = Capacity { slots: 4, available: 1 };
-        assert_eq!(queue_reason(&queued(), free, at(100)), None, "it is about to be taken");
+        assert_eq!(queue_reason(&(&queued()).into(), free, at(100)), None, "it is about to be taken");
     }
 
     #[test]

@@ -45,6 +45,12 @@ async fn rc_15_a_replay_safe_function_computes_what_a_compaction_has_hit_again_a
     let progress: serde_json::Value = serde_json::from_str(&progress).unwrap();
     let seen = ["rows_computed", "rows_published"].map(|name| progress[name].as_u64().unwrap());
     assert_eq!(seen, [140, 120], "the large part commits as it was staged: {progress}");
+    let parts = format!(
+        "SELECT job_type, state, phase, attempt, rows_planned, rows_computed, rows_remaining FROM job_children('{job}')
+         ORDER BY created_at"
+    );
+    let expected = ["refresh_splits|succeeded|finished|1|120|120|20", "refresh_splits|succeeded|finished|1|20|20|0"];
+    assert_eq!(rows(&client, &parts).await, expected, "PROG-07: each plan is a part of the job");
     assert_eq!(counts(&client, "").await, "0|0|0");
 }
 

@@ -112,6 +112,18 @@ async fn a_job_builds_the_environment_of_a_function_once_and_tells_what_the_tool
     run(&client, "ALTER FUNCTION f SET (mode = 'scalar')").await;
     assert_eq!(rows(&client, said).await.len(), 1);
     assert_eq!(std::fs::read_dir(&environments).unwrap().count(), 1);
+    // A refresh that finds it gone builds it again, as a part of its own.
+    std::fs::remove_dir_all(&environments).unwrap();
+    let refresh = "REFRESH COLUMN y ON n WHERE x < 4 WAIT";
+    let job = value(&client, refresh, "job_id").await.unwrap();
+    let parts = format!("SELECT job_type, state, job_id FROM job_children('{job}') ORDER BY created_at");
+    let parts = rows(&client, &parts).await;
+    assert!(parts.len() == 2 && parts[0].starts_with("build_environment|succeeded|"), "{parts:?}");
+    assert!(parts[1].starts_with("refresh_splits|succeeded|"), "{parts:?}");
+    let child = parts[0].rsplit('|').next().unwrap();
+    let built = rows(&client, &format!("SHOW JOB EVENTS '{child}' WHERE message = 'environment built'")).await;
+    assert!(built.len() == 1 && built[0].contains("lgnumbers-1.0"), "{built:?}");
+    assert_eq!(rows(&client, said).await.len(), 1, "events of a part are not those of the job");
     // A package that is not there fails the job with the tool's own words, and there is no version.
     let create =
         "CREATE FUNCTION g (x int64) RETURNS int64 LANGUAGE python AS 'def g(x): return x' WITH (pip = 'lgnosuch')";

@@ -3,7 +3,6 @@
 
 use lancegate_catalog::{Job, JobId, JobState};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
-use tokio_util::sync::CancellationToken;
 
 use crate::error::{Result, SqlError};
 use crate::exec::Engine;
@@ -19,7 +18,7 @@ use crate::sqlstate::SqlState;
 /// # Errors
 /// What the job failed with; 57014 if it was canceled.
 pub(crate) async fn until_ended(engine: &Engine, session: &Session, id: JobId, ctx: &StatementContext) -> Result<Job> {
-    match with_notices(engine, session, id, &ctx.cancel).await? {
+    match with_notices(engine, session, id, ctx).await? {
         Some(job) => outcome(job),
         None => interrupted(engine, session, id, ctx).await,
     }
@@ -35,23 +34,18 @@ pub(crate) async fn until_ended_quietly(
     id: JobId,
     ctx: &StatementContext,
 ) -> Result<Job> {
-    match engine.jobs().wait(id, &ctx.cancel).await? {
+    match engine.jobs().wait(id, ctx).await? {
         Some(job) => outcome(job),
         None => interrupted(engine, session, id, ctx).await,
     }
 }
 
-async fn with_notices(
-    engine: &Engine,
-    session: &Session,
-    id: JobId,
-    cancel: &CancellationToken,
-) -> Result<Option<Job>> {
+async fn with_notices(engine: &Engine, session: &Session, id: JobId, ctx: &StatementContext) -> Result<Option<Job>> {
     let period = engine.jobs().notice_interval();
     let mut notices = interval_at(Instant::now() + period, period);
     notices.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = String::new();
-    let wait = engine.jobs().wait(id, cancel);
+    let wait = engine.jobs().wait(id, ctx);
     tokio::pin!(wait);
     loop {
         tokio::select! {
@@ -92,7 +86,7 @@ async fn interrupted(engine: &Engine, session: &Session, id: JobId, ctx: &Statem
     engine.catalog().request_cancel(id, by, chrono::Utc::now()).await?;
     // The answer tells what became of the job, so it waits for its end. A job
     // whose last commit was faster than the request has succeeded.
-    let ended = engine.jobs().wait(id, &CancellationToken::new()).await?;
+    let ended = engine.jobs().wait(id, &StatementContext::new()).await?;
     match ended {
         Some(job) if job.status.state == JobState::Canceled => Err(ctx.error()),
         Some(job) => outcome(job),

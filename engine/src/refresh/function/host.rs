@@ -123,6 +123,11 @@ impl FunctionHost {
         self.devices.class(class).is_some()
     }
 
+    /// Returns whether the environment of a Function is there, or nothing is to be built.
+    pub fn is_prepared(&self, definition: &Definition) -> bool {
+        self.environments.is_prepared(definition)
+    }
+
     /// Builds the environment of a Function, if it is not there yet.
     ///
     /// # Errors

@@ -6,9 +6,12 @@
 
 use std::sync::Arc;
 
+use lancegate_catalog::JobKind;
+use serde_json::json;
+
 use super::{
-    Attempt, Computation, FragmentWork, PhaseClock, RefreshError, RefreshPlan, Snapshot, StagedFragment, evaluator,
-    plan,
+    Attempt, Child, Computation, FragmentWork, PhaseClock, RefreshError, RefreshPlan, Snapshot, StagedFragment,
+    evaluator, plan,
 };
 use crate::refresh::snapshot::deleted_rows;
 use crate::storage::StorageError;
@@ -19,6 +22,21 @@ const CONFLICTS_MAX: u32 = 3;
 impl Attempt<'_> {
     /// Works through a plan; see the module documentation.
     pub(super) async fn work(
+        &mut self,
+        pinned: &Arc<Snapshot>,
+        plan: &RefreshPlan,
+        clock: &mut PhaseClock,
+    ) -> Result<(), RefreshError> {
+        let worked = self.rounds(pinned, plan, clock).await;
+        if worked.is_err() {
+            // For the next attempt.
+            self.tell().await?;
+        }
+        self.end_round(worked.as_ref().map(|()| 0)).await;
+        worked
+    }
+
+    async fn rounds(
         &mut self,
         pinned: &Arc<Snapshot>,
         plan: &RefreshPlan,
@@ -36,6 +54,7 @@ impl Attempt<'_> {
         self.plan_progress(&work);
         while !work.is_empty() || !ready.is_empty() {
             clock.enter("running splits");
+            self.begin_round(&snapshot, conflicts).await?;
             let later = self.cut(&mut work);
             let ready = std::mem::take(&mut ready);
             let mut rejected = self.stage_and_publish(&snapshot, &before, work, ready).await?;
@@ -61,6 +80,7 @@ impl Attempt<'_> {
                 return Err(RefreshError::ConcurrentWrite { fragments: rejected, rounds: conflicts });
             }
             conflicts += 1;
+            self.end_round(Ok(rejected)).await;
             clock.enter("planning");
             snapshot = now;
             self.follow(&snapshot)?;
@@ -74,9 +94,31 @@ impl Attempt<'_> {
         Ok(())
     }
 
+    /// Shows a plan of a Function refresh as a part of the job, unless it is shown.
+    async fn begin_round(&mut self, snapshot: &Snapshot, conflicts: u32) -> Result<(), RefreshError> {
+        if self.spec.function.is_none() || self.round.is_some() {
+            return Ok(());
+        }
+        let spec = json!({ "round": conflicts + 1, "source_version": snapshot.dataset.version_id() });
+        let sample = self.progress.sample();
+        self.round = Child::begin(self.ledger, JobKind::RefreshSplits, spec, Some(sample)).await?;
+        if let Some(round) = &mut self.round {
+            round.tell("running", sample).await;
+        }
+        Ok(())
+    }
+
+    /// Ends what is shown of a plan, with the number of fragments whose files did not fit.
+    async fn end_round(&mut self, worked: Result<usize, &RefreshError>) {
+        if let Some(round) = self.round.take() {
+            let worked = worked.map(|rejected| json!({ "fragments_rejected": rejected }));
+            round.end(self.progress.sample(), worked).await;
+        }
+    }
+
     fn plan_progress(&self, work: &[FragmentWork]) {
         self.progress.planned(work.len() as u64, rows_of(work));
-        self.progress.queue(work.iter().map(|work| (work.fragment_id, &work.rows)));
+        self.progress.splits().queue(work.iter().map(|work| (work.fragment_id, &work.rows)));
     }
 
     /// Goes on with another definition, if that is the column's now. What was

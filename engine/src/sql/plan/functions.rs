@@ -374,7 +374,8 @@ fn ensure_function_name(name: &str) -> Result<()> {
         .detail("Names of Functions consist of letters, digits and \"_\"."))
 }
 
-fn text_columns() -> SchemaRef {
+/// Returns the columns of SHOW FUNCTIONS.
+pub fn text_columns() -> SchemaRef {
     Arc::new(Schema::new(COLUMNS.map(|name| Field::new(name, DataType::Utf8, false)).to_vec()))
 }
 

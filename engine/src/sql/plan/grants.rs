@@ -130,7 +130,7 @@ impl Planner {
                 GrantPlan::RevokeRole { bindings: bindings(&revoke.roles, &revoke.grantees)? }
             }
             Statement::ShowGrants(show) => {
-                let schema = text_columns(&["grantee_type", "grantee", "privilege", "object_type", "object"]);
+                let schema = grant_columns();
                 let (subject, object) = match show {
                     ShowGrants::All => (None, None),
                     ShowGrants::For(grantee) => (Some(subject(grantee)?), None),
@@ -258,6 +258,11 @@ fn user(identity: &Identity) -> Result<UserName> {
 
 fn no_identity_provider() -> SqlError {
     SqlError::not_supported("grantees cannot be named by id").hint("Name the user.")
+}
+
+/// Returns the columns of SHOW GRANTS.
+pub fn grant_columns() -> SchemaRef {
+    text_columns(&["grantee_type", "grantee", "privilege", "object_type", "object"])
 }
 
 fn text_columns(names: &[&str]) -> SchemaRef {
