@@ -97,7 +97,7 @@ async fn j23_a_stop_in_the_middle_of_a_split_fails_no_attempt_and_the_next_start
     for waiting in [refresh, wait] {
         let (told, at) = waiting.await.unwrap();
         assert!(told.starts_with("57P01: terminating connection due to administrator command"), "{told}");
-        assert!(at - stopped < Duration::from_secs(3), "after {:?}", at - stopped);
+        assert!(at - stopped < Duration::from_secs(10), "after {:?}", at - stopped);
     }
     gateway.restart();
     let client = gateway.connect().await;

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 
 use chrono::Utc;
 use roaring::RoaringBitmap;
-use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Row};
 
 use super::Catalog;
 use super::rows::{self, damaged, micros, signed};
 use super::writer::Tx;
 use crate::error::Result;
-use crate::function::{FailedPlace, PartFailures, RowFailure};
+use crate::function::{FailedPlace, FailedRow, PartFailures, RowFailure};
 use crate::ids::TableId;
 use crate::job::Job;
 
@@ -25,6 +25,9 @@ const SUMMARY: i64 = -1;
 /// What such a record has for an exception.
 const SUMMARY_TYPE: &str = "RowErrorsCapped";
 
+/// Records that one statement writes; SQLite takes 32,766 parameters.
+const RECORDS_PER_STATEMENT: usize = 1_000;
+
 /// What a fragment's records said before.
 #[derive(Default)]
 struct Known {
@@ -34,42 +37,21 @@ struct Known {
     beyond: RoaringBitmap,
 }
 
-/// Puts what a part says in the place of what was known of its rows.
-pub(super) async fn replace(tx: &mut Tx, job: &Job, part: &PartFailures) -> Result<()> {
+/// Puts what parts say in the place of what was known of their rows.
+pub(super) async fn replace(tx: &mut Tx, job: &Job, parts: &[PartFailures]) -> Result<()> {
     let Some(table) = job.table_id else { return Ok(()) };
-    let place = Place { table: table.to_string(), branch: job.branch.clone().unwrap_or_default(), part };
-    let known = place.known(tx).await?;
-    for offset in known.rows.keys().filter(|offset| part.computed.contains(**offset)) {
-        place.delete(tx, i64::from(*offset)).await?;
+    let mut added = false;
+    for part in parts {
+        let place = Place { table: table.to_string(), branch: job.branch.clone().unwrap_or_default(), part };
+        added |= place.replace(tx, job).await?;
     }
-    for row in &part.detail {
-        let before = known.rows.get(&row.offset);
-        let attempts = before.map_or(1, |(by, count)| count + i64::from(*by != job.id.to_string()));
-        let reason = Reason { error_type: &row.error_type, message: &row.error_message, attempts, row_id: row.row_id };
-        place.insert(tx, job, i64::from(row.offset), &RoaringBitmap::new(), reason).await?;
-    }
-    let listed: RoaringBitmap = part.detail.iter().map(|row| row.offset).collect();
-    let beyond = (known.beyond - &part.computed) | (&part.failed - &listed);
-    place.delete(tx, SUMMARY).await?;
-    if !beyond.is_empty() {
-        let message = format!("{} more rows of the fragment failed", beyond.len());
-        let reason = Reason { error_type: SUMMARY_TYPE, message: &message, attempts: 1, row_id: None };
-        place.insert(tx, job, SUMMARY, &beyond, reason).await?;
-    }
-    forget_oldest(tx, &place.table).await
+    if added { forget_oldest(tx, &table.to_string()).await } else { Ok(()) }
 }
 
 struct Place<'a> {
     table: String,
     branch: String,
     part: &'a PartFailures,
-}
-
-struct Reason<'a> {
-    error_type: &'a str,
-    message: &'a str,
-    attempts: i64,
-    row_id: Option<u64>,
 }
 
 impl Place<'_> {
@@ -97,58 +79,115 @@ impl Place<'_> {
         Ok(known)
     }
 
-    async fn delete(&self, tx: &mut Tx, offset: i64) -> Result<()> {
+    /// Returns whether there are records now.
+    async fn replace(&self, tx: &mut Tx, job: &Job) -> Result<bool> {
+        let part = self.part;
+        let known = self.known(tx).await?;
+        let mut gone: Vec<i64> =
+            known.rows.keys().filter(|row| part.computed.contains(**row)).copied().map(i64::from).collect();
+        if !known.beyond.is_empty() {
+            gone.push(SUMMARY);
+        }
+        self.delete(tx, &gone).await?;
+        let by = job.id.to_string();
+        let mut records: Vec<Record> = part.detail.iter().map(|row| Record::of(row, &known, &by)).collect();
+        let listed: RoaringBitmap = part.detail.iter().map(|row| row.offset).collect();
+        let beyond = (known.beyond - &part.computed) | (&part.failed - &listed);
+        let message = format!("{} more rows of the fragment failed", beyond.len());
+        if !beyond.is_empty() {
+            records.push(Record::beyond(&beyond, &message)?);
+        }
+        for records in records.chunks(RECORDS_PER_STATEMENT) {
+            self.insert(tx, job, records).await?;
+        }
+        Ok(!records.is_empty())
+    }
+
+    async fn delete(&self, tx: &mut Tx, offsets: &[i64]) -> Result<()> {
+        if offsets.is_empty() {
+            return Ok(());
+        }
         sqlx::query(
             "DELETE FROM row_failures
-             WHERE table_id = $1 AND branch = $2 AND field_id = $3 AND fragment_id = $4 AND row_offset = $5",
+             WHERE table_id = $1 AND branch = $2 AND field_id = $3 AND fragment_id = $4
+                AND row_offset IN (SELECT value FROM json_each($5))",
         )
         .bind(&self.table)
         .bind(&self.branch)
         .bind(self.part.field_id)
         .bind(signed("fragment_id", self.part.fragment_id)?)
-        .bind(offset)
+        .bind(serde_json::json!(offsets).to_string())
         .execute(tx.connection())
         .await?;
         Ok(())
     }
 
-    async fn insert(
-        &self,
-        tx: &mut Tx,
-        job: &Job,
-        offset: i64,
-        beyond: &RoaringBitmap,
-        reason: Reason<'_>,
-    ) -> Result<()> {
-        let summary = offset == SUMMARY;
-        let mut offsets = Vec::new();
-        beyond.serialize_into(&mut offsets).expect("writing to memory does not fail");
-        sqlx::query(
-            "INSERT OR REPLACE INTO row_failures (table_id, branch, field_id, fragment_id, row_offset, job_id,
-                 column_name, function_name, function_version, table_version, row_id, row_count, offsets, error_type,
-                 error_message, attempts, created_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
-        )
-        .bind(&self.table)
-        .bind(&self.branch)
-        .bind(self.part.field_id)
-        .bind(signed("fragment_id", self.part.fragment_id)?)
-        .bind(offset)
-        .bind(job.id.to_string())
-        .bind(&self.part.column)
-        .bind(&self.part.function)
-        .bind(&self.part.function_version)
-        .bind(signed("table_version", self.part.table_version)?)
-        .bind(reason.row_id.map(|id| signed("row_id", id)).transpose()?)
-        .bind(if summary { signed("row_count", beyond.len())? } else { 1 })
-        .bind(summary.then_some(offsets))
-        .bind(reason.error_type)
-        .bind(reason.message)
-        .bind(reason.attempts)
-        .bind(micros(Utc::now()))
-        .execute(tx.connection())
-        .await?;
+    /// Writes records in one statement: each that is handed to the writing thread costs a change of threads.
+    async fn insert(&self, tx: &mut Tx, job: &Job, records: &[Record<'_>]) -> Result<()> {
+        let part = self.part;
+        let mut query = QueryBuilder::new(
+            "INSERT OR REPLACE INTO row_failures (table_id, branch, field_id, fragment_id, job_id, column_name,
+                 function_name, function_version, table_version, created_at, row_offset, row_id, row_count, offsets,
+                 error_type, error_message, attempts) SELECT ",
+        );
+        let mut shared = query.separated(", ");
+        shared.push_bind(&self.table).push_bind(&self.branch).push_bind(part.field_id);
+        shared.push_bind(signed("fragment_id", part.fragment_id)?).push_bind(job.id.to_string());
+        shared.push_bind(&part.column).push_bind(&part.function).push_bind(&part.function_version);
+        shared.push_bind(signed("table_version", part.table_version)?).push_bind(micros(Utc::now()));
+        query.push(", record.* FROM (");
+        query.push_values(records, |mut row, record| {
+            row.push_bind(record.offset).push_bind(record.row_id).push_bind(record.rows);
+            row.push_bind(record.offsets.as_deref()).push_bind(record.error_type);
+            row.push_bind(record.message).push_bind(record.attempts);
+        });
+        query.push(") AS record");
+        // Its text depends on the number of records.
+        query.build().persistent(false).execute(tx.connection()).await?;
         Ok(())
+    }
+}
+
+/// One row of the table, without what the records of a part have in common.
+struct Record<'a> {
+    offset: i64,
+    row_id: Option<i64>,
+    rows: i64,
+    offsets: Option<Vec<u8>>,
+    error_type: &'a str,
+    message: &'a str,
+    attempts: i64,
+}
+
+impl<'a> Record<'a> {
+    /// The record of a row that failed, by this job.
+    fn of(row: &'a FailedRow, known: &Known, by: &str) -> Self {
+        let before = known.rows.get(&row.offset);
+        Self {
+            offset: i64::from(row.offset),
+            // Ids count from 0 and stay far below 2^63.
+            row_id: row.row_id.and_then(|id| i64::try_from(id).ok()),
+            rows: 1,
+            offsets: None,
+            error_type: &row.error_type,
+            message: &row.error_message,
+            attempts: before.map_or(1, |(earlier, count)| count + i64::from(earlier != by)),
+        }
+    }
+
+    /// The record of all rows that have none of their own.
+    fn beyond(rows: &RoaringBitmap, message: &'a str) -> Result<Self> {
+        let mut offsets = Vec::new();
+        rows.serialize_into(&mut offsets).expect("writing to memory does not fail");
+        Ok(Self {
+            offset: SUMMARY,
+            row_id: None,
+            rows: signed("row_count", rows.len())?,
+            offsets: Some(offsets),
+            error_type: SUMMARY_TYPE,
+            message,
+            attempts: 1,
+        })
     }
 }
 

@@ -81,9 +81,7 @@ impl Catalog {
         self.write(Durability::Process, move |tx| {
             Box::pin(async move {
                 let job = load_held(tx, id, epoch).await?.job;
-                for part in &failures {
-                    super::failures::replace(tx, &job, part).await?;
-                }
+                super::failures::replace(tx, &job, &failures).await?;
                 for file in files {
                     rename(tx, id, STAGED, PUBLISHED, &file).await?;
                 }
