@@ -26,6 +26,7 @@ use lancegate_engine::exec::Engine;
 use super::HttpShared;
 use crate::pg::Identities;
 
+mod authz;
 mod batches;
 mod caller;
 mod columns;
@@ -76,6 +77,7 @@ pub(super) fn quick() -> Router<Arc<HttpShared>> {
     secrets::routes(&mut routes);
     views::routes(&mut routes);
     gpu::routes(&mut routes);
+    authz::routes(&mut routes);
     routes.0
 }
 

@@ -109,10 +109,9 @@ async fn sdk_01_two_samples_of_progress_tell_the_remaining_time() {
         let number = |name: &str| progress[name].as_i64();
         if let (Some(at), Some(computed), Some(planned)) =
             (number("sample_at_millis"), number("rows_computed"), number("rows_planned"))
+            && samples.last().is_none_or(|last| last.0 != at)
         {
-            if samples.last().is_none_or(|last| last.0 != at) {
-                samples.push((at, computed, planned));
-            }
+            samples.push((at, computed, planned));
         }
         (job["job_state"] == json!("DONE")).then_some(job)
     })

@@ -41,6 +41,7 @@ pub(super) fn lance(error: &lance::Error) -> SqlError {
             .hint("Free disk space and run the statement again.");
     }
     let code = match error {
+        Error::InvalidInput { .. } if full.contains("Invalid function '") => SqlState::UNDEFINED_FUNCTION,
         Error::InvalidInput { .. } | Error::Schema { .. } | Error::SchemaMismatch { .. } => {
             SqlState::INVALID_PARAMETER_VALUE
         }

@@ -10,8 +10,9 @@ use lancegate_catalog::{CatalogError, ObjectChange};
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome};
 use crate::session::{NoticeSeverity, Session};
-use crate::sql::plan::GrantPlan;
+use crate::sql::authorize::Authorized;
 use crate::sql::plan::grants::grant_columns;
+use crate::sql::plan::{GrantPlan, Plan};
 use crate::sqlstate::SqlState;
 
 /// Runs one statement about privileges.
@@ -105,6 +106,24 @@ async fn shown(
         subject.is_none_or(|subject| grant.subject == *subject) && object.is_none_or(|object| grant.object == *object)
     };
     Ok(grants.iter().filter(|grant| wanted(grant) && visible(grant)).collect())
+}
+
+impl Engine {
+    /// Returns what SHOW GRANTS shows its caller.
+    ///
+    /// # Errors
+    /// If the metadata store cannot be read.
+    pub async fn grants_shown(&self, session: &Session, plan: &Authorized<Plan>) -> Result<Vec<Grant>> {
+        match &**plan {
+            Plan::Grant(grant) => match &**grant {
+                GrantPlan::ShowGrants { subject, object, own, schema: _ } => {
+                    shown(self, &session.principal, subject.as_ref(), object.as_ref(), *own).await
+                }
+                _ => Err(SqlError::internal("only SHOW GRANTS lists grants")),
+            },
+            _ => Err(SqlError::internal("only SHOW GRANTS lists grants")),
+        }
+    }
 }
 
 /// Returns what SHOW GRANTS and `system.public.grants` list.

@@ -200,7 +200,7 @@ pub async fn plan(dataset: &Arc<Dataset>, search: &Search) -> Result<Arc<dyn Exe
     for number in 0..search.vectors.len() {
         plans.push(numbered(number, one(dataset, search, Some(Key::Single(number))).await?)?);
     }
-    Ok(UnionExec::try_new(plans).map_err(external)?)
+    UnionExec::try_new(plans).map_err(external)
 }
 
 /// Returns the plan that counts the rows that match a filter, as one `Int64`.

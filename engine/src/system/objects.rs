@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::Result;
 use crate::exec::adopt;
 use crate::sql::plan::Planner;
-use crate::sql::resolve::{object_of, schema_of};
+use crate::sql::resolve::{ROOT_SCHEMA, object_of, schema_of};
 use crate::storage::computed;
 use crate::storage::index::{self, IndexRow};
 use crate::storage::provider;
@@ -104,9 +104,11 @@ impl RelationRow {
 
     /// Returns the statement that makes an index, as `pg_get_indexdef()` does.
     pub(crate) fn index_definition(&self, index: &IndexEntry) -> String {
-        let table = lancegate_sql::ObjectName::in_schema(&self.schema, &self.record.name.name);
-        let name = lancegate_sql::Ident::from(index.name.as_str());
-        format!("CREATE INDEX {name} ON {table} USING {} ({})", index.method, index.column)
+        let spelled = |name: &str| lancegate_sql::Ident::from(name).to_string();
+        // PostgreSQL quotes no name that is a word only of our own statements.
+        let schema = if self.schema == ROOT_SCHEMA { ROOT_SCHEMA.to_owned() } else { spelled(&self.schema) };
+        let (name, table) = (spelled(&index.name), spelled(&self.record.name.name));
+        format!("CREATE INDEX {name} ON {schema}.{table} USING {} ({})", index.method, index.column)
     }
 
     /// Returns the number of an index's column; 0 for a field inside of one.

@@ -31,6 +31,7 @@ pub(in crate::http) enum Code {
     InvalidTableState = 19,
     TableSchemaValidationError = 20,
     Throttling = 21,
+    TableBranchNotFound = 22,
 }
 
 /// An answer that is an error.
@@ -81,7 +82,7 @@ impl RestError {
 
     /// Answers 400 instead, for routes whose clients misread what the error says.
     #[must_use]
-    pub(super) fn as_bad_request(mut self) -> Self {
+    pub(super) fn into_bad_request(mut self) -> Self {
         if self.status.is_client_error() && self.status != StatusCode::UNAUTHORIZED {
             self.status = StatusCode::BAD_REQUEST;
         }
@@ -101,6 +102,11 @@ impl RestError {
     /// Returns whether something else than a table is missing.
     pub(super) fn is_undefined_object(&self) -> bool {
         self.state == Some(SqlState::UNDEFINED_OBJECT)
+    }
+
+    /// Returns whether something is missing.
+    pub(super) fn is_missing(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
     }
 
     /// Answers with another code.

@@ -58,7 +58,7 @@ async fn create(mut caller: Caller, id: Id, Body(given): Body<Create>) -> Result
         replace: given.replace.unwrap_or(true),
         spec: IndexRequest::spec(given.index_type.as_deref().unwrap_or_default(), &parameters)
             .map_err(RestError::from)
-            .map_err(RestError::as_bad_request)?,
+            .map_err(RestError::into_bad_request)?,
     };
     let plan = caller.engine().plan_create_index(caller.session(), &request).await;
     let plan = caller.authorize(plan.map_err(RestError::from).map_err(misread)?).await?;

@@ -84,7 +84,7 @@ async fn backfill_column(mut caller: Caller, id: Id, Body(given): Body<Backfill>
     let plan = caller.authorize(plan).await?;
     let rows = caller.execute(&plan).await.map_err(|error| match error.code() {
         // A column that is being refreshed stays so for longer than the client tries again.
-        Code::InvalidTableState => error.as_bad_request(),
+        Code::InvalidTableState => error.into_bad_request(),
         _ => error,
     })?;
     let mut body = json!({ "job_id": rows.text(0, "job_id") });
@@ -192,7 +192,10 @@ fn unresolved(error: RestError, column: &str) -> RestError {
             Code::TableColumnNotFound,
             format!("column \"{path}\" does not exist"),
         ),
+        _ if error.message().starts_with("branch ") && error.is_missing() => {
+            error.with_code(Code::TableBranchNotFound).into_bad_request()
+        }
         (Code::TableNotFound | Code::PermissionDenied, _) => error,
-        _ => error.as_bad_request(),
+        _ => error.into_bad_request(),
     }
 }

@@ -38,6 +38,9 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.post("/v1/table/{id}/stats", stats);
     routes.post("/v1/table/{id}/update", update);
     routes.post("/v1/table/{id}/delete", delete);
+    for route in ["get_lsm_write_spec", "get_rte_spec", "get_lsm_stats", "get_rte_stats"] {
+        routes.post(&format!("/v1/table/{{id}}/{route}"), no_memory_tier);
+    }
 }
 
 /// `GET /v1/table/`: the tables of the root namespace.
@@ -89,7 +92,7 @@ impl About {
 pub(super) fn ensure_main(branch: Option<&String>) -> Result<()> {
     match branch {
         Some(branch) if branch != "main" => {
-            Err(RestError::unsupported(format!("branch \"{branch}\" cannot be used here")).as_bad_request())
+            Err(RestError::unsupported(format!("branch \"{branch}\" cannot be used here")).into_bad_request())
         }
         _ => Ok(()),
     }
@@ -249,7 +252,7 @@ async fn rename(mut caller: Caller, id: Id, Body(given): Body<Rename>) -> Result
     let name = id.object()?;
     let path = namespace_of(name.schema.as_deref().unwrap_or("public"));
     if given.new_namespace.is_some_and(|wanted| wanted != path) {
-        return Err(RestError::unsupported("a table cannot be moved to another namespace").as_bad_request());
+        return Err(RestError::unsupported("a table cannot be moved to another namespace").into_bad_request());
     }
     caller.run(&format!("ALTER TABLE {name} RENAME TO {}", Ident::new(given.new_table_name))).await?;
     Ok(reply::json(StatusCode::OK, &json!({})))
@@ -367,8 +370,15 @@ fn filter(predicate: Option<&str>) -> Result<String> {
 pub(super) fn misread(error: RestError) -> RestError {
     match error.code() {
         Code::TableNotFound | Code::ConcurrentModification | Code::PermissionDenied => error,
-        _ => error.as_bad_request(),
+        _ => error.into_bad_request(),
     }
+}
+
+/// Rows are written to the table at once, so there is no tier before it to tell of.
+async fn no_memory_tier(mut caller: Caller, id: Id) -> Result<Response> {
+    readable(&mut caller, &id.object()?).await?;
+    let none = json!({ "lsm_write_spec": null, "rte_spec": null, "lsm_stats": null, "rte_stats": null });
+    Ok(reply::json(StatusCode::OK, &none))
 }
 
 /// Returns an error for something else than a table that is missing.

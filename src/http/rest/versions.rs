@@ -146,7 +146,11 @@ async fn tag(mut caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Res
 
 /// The clients show the text of a 400, and of a 404 only that the table is missing.
 fn misread_tag(error: RestError) -> RestError {
-    if error.is_undefined_object() { error.with_code(Code::TableTagNotFound).as_bad_request() } else { misread(error) }
+    if error.is_undefined_object() {
+        error.with_code(Code::TableTagNotFound).into_bad_request()
+    } else {
+        misread(error)
+    }
 }
 
 async fn change(mut caller: Caller, id: Id, branch: Option<String>, action: VersionAction) -> Result<Response> {

@@ -40,10 +40,10 @@ impl Mode {
 
     fn ensure_supported(&self) -> Result<()> {
         if self.branch.as_deref().is_some_and(|branch| branch != "main") {
-            return Err(RestError::unsupported("writing rows to a branch is not supported").as_bad_request());
+            return Err(RestError::unsupported("writing rows to a branch is not supported").into_bad_request());
         }
         match self.upload_id {
-            Some(_) => Err(RestError::unsupported("uploads in several parts are not supported").as_bad_request()),
+            Some(_) => Err(RestError::unsupported("uploads in several parts are not supported").into_bad_request()),
             None => Ok(()),
         }
     }
@@ -128,7 +128,7 @@ fn merge_spec(query: &str) -> Result<MergeSpec> {
             "when_not_matched_by_source_delete_filt" => merge.delete_filter = Some(checked(&value)?),
             "use_index" => merge.use_index = flag()?,
             "branch" if value != "main" => {
-                return Err(RestError::unsupported("merging into a branch is not supported").as_bad_request());
+                return Err(RestError::unsupported("merging into a branch is not supported").into_bad_request());
             }
             _ => {}
         }

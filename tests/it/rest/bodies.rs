@@ -56,7 +56,7 @@ async fn bf_01_a_backfill_takes_every_field_of_the_specification() {
     assert_eq!(job["job_state"], json!("DONE"), "{job}");
     assert_eq!(job["spec"]["column"], json!("Q r"));
     let filled = rows(&client, "SELECT \"Q r\" FROM \"team$ml\".t ORDER BY x").await;
-    assert_eq!(filled, ["2", "NULL"], "only the rows of the filter");
+    assert_eq!(filled, ["2", "∅"], "only the rows of the filter");
 
     // Explicit nulls are as if absent; another delimiter; encoded; with a slash.
     let bare =
@@ -88,7 +88,7 @@ async fn bf_01_what_a_backfill_refuses_it_names() {
         ("n", json!({"column": "xc", "id": ["m"]}), 400, 13, "id"),
         ("n", json!({"column": "xc", "read_version": 999}), 400, 11, "999"),
         ("n", json!({"column": "xc", "read_version": 1}), 400, 13, "newest"),
-        ("n", json!({"column": "xc", "branch": "none"}), 400, 13, "none"),
+        ("n", json!({"column": "xc", "branch": "none"}), 400, 22, "none"),
         ("nope", json!({"column": "xc"}), 404, 4, "nope"),
         ("a$$b", json!({"column": "xc"}), 400, 13, "a$$b"),
     ] {

@@ -73,6 +73,61 @@ async fn a_user_sees_and_makes_keys_of_his_own_only() {
 }
 
 #[tokio::test]
+async fn grants_and_roles_are_told_and_changed_in_the_spelling_of_access_lists() {
+    let rest = Rest::start().await;
+    let client = rest.gateway.connect().await;
+    client
+        .batch_execute("CREATE SCHEMA \"a$b\"; CREATE TABLE \"a$b\".events (id bigint); CREATE USER alice PASSWORD 'a long password'")
+        .await
+        .unwrap();
+    let entry = json!({"subject": "P:alice", "object": "table:lancegate:a$b$events", "privilege": "SELECT"});
+    assert_eq!(rest.post("/admin/authz/acl/add", entry.clone()).await.0, 200);
+    let on = json!({"object": "table:lancegate:a$b$events"});
+    let (_, listed) = rest.post("/admin/authz/acl/list", on.clone()).await;
+    let found: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| entry["subject_id"].clone()).collect();
+    assert_eq!(found, [json!("p:alice"), json!("p:lancegate")], "{listed}");
+    let (_, first) = rest.post("/admin/authz/acl/list", json!({"max_results": 1})).await;
+    assert_eq!(first["entries"].as_array().unwrap().len(), 1);
+    assert!(first["continuation_token"].is_string(), "{first}");
+    assert_eq!(rest.post("/admin/authz/acl/delete", entry.clone()).await.0, 200);
+    let (_, listed) = rest.post("/admin/authz/acl/list", on).await;
+    assert_eq!(listed["entries"].as_array().unwrap().len(), 1, "{listed}");
+
+    assert_eq!(
+        rest.post("/admin/authz/role_binding/add", json!({"subject": "p:alice", "role": "r:readers"})).await.0,
+        200
+    );
+    let (_, told) = rest.post("/admin/authz/principal", json!({"principal": "P:alice"})).await;
+    assert_eq!((&told["principal_id"], &told["roles"]), (&json!("p:alice"), &json!(["r:readers"])), "{told}");
+    let (_, bound) = rest.post("/admin/authz/role_binding/list", json!({})).await;
+    assert_eq!(bound["bindings"].as_array().unwrap().len(), 1, "{bound}");
+    assert_eq!(rest.post("/admin/authz/principal", json!({"principal": "p:nobody"})).await.0, 404);
+    for bad in [
+        json!({"subject": "x:alice", "object": "system", "privilege": "USAGE"}),
+        json!({"subject": "P:alice", "object": "tables:x", "privilege": "USAGE"}),
+        json!({"subject": "P:alice", "object": "system", "privilege": "FLY"}),
+        json!({"subject": "P:alice", "object": "system", "privilege": "SELECT"}),
+    ] {
+        let (status, told) = rest.post("/admin/authz/acl/add", bad.clone()).await;
+        assert_eq!(status, 400, "{bad}: {told}");
+    }
+    let key: String = client.query_one("CREATE API KEY a FOR USER alice", &[]).await.unwrap().get("key");
+    let seen =
+        rest.send(rest.bare(Method::POST, "/admin/authz/acl/list").header("x-api-key", &key).json(&json!({}))).await;
+    assert_eq!(seen, (200, json!({"entries": [], "continuation_token": null})), "what is not his he does not see");
+    for path in ["acl/add", "role_binding/add", "role_binding/list"] {
+        let body = match path {
+            "acl/add" => entry.clone(),
+            "role_binding/add" => json!({"subject": "p:alice", "role": "r:admins"}),
+            _ => json!({}),
+        };
+        let request = rest.bare(Method::POST, &format!("/admin/authz/{path}")).header("x-api-key", &key);
+        let (status, told) = rest.send(request.json(&body)).await;
+        assert_eq!(status, 403, "{path}: {told}");
+    }
+}
+
+#[tokio::test]
 async fn z01_requests_need_what_their_statements_need() {
     let rest = Rest::start().await;
     let client = rest.gateway.connect().await;
