@@ -111,6 +111,8 @@ pub struct Session {
     pub written: Vec<String>,
     /// Whether news of jobs are delivered.
     pub channels: Channels,
+    /// The version that the last statement committed, if it committed one.
+    pub committed: Option<u64>,
     /// What makes a job that is submitted again the same one, where the client
     /// says so; see [`NewJob::idempotency_key`](lancegate_catalog::NewJob).
     pub idempotency_key: Option<String>,
@@ -132,6 +134,7 @@ impl Session {
             savepoints: Vec::new(),
             written: Vec::new(),
             channels: Channels::default(),
+            committed: None,
             idempotency_key: None,
             snapshot: Snapshot::default(),
             notices,

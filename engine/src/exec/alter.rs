@@ -39,7 +39,7 @@ pub(super) async fn alter(engine: &Engine, session: &mut Session, plan: &AlterTa
             let change = ObjectChange::RenameTable { id: table.record.id, to: to.clone() };
             engine.catalog().apply(vec![change]).await?;
         } else {
-            change_columns(engine, table, action).await?;
+            session.committed = Some(change_columns(engine, table, action).await?);
         }
         cancel_jobs(engine, session, table, &gone).await?;
     }
@@ -70,7 +70,7 @@ async fn cancel_jobs(engine: &Engine, session: &Session, table: &BoundTable, col
 }
 
 /// Commits one change, on the newest version; lost races are run again.
-async fn change_columns(engine: &Engine, table: &BoundTable, action: &AlterAction) -> Result<()> {
+async fn change_columns(engine: &Engine, table: &BoundTable, action: &AlterAction) -> Result<u64> {
     for attempt in 1..=ATTEMPTS_MAX {
         let before = engine.store().open(&table.record.location).await?;
         let (base, action) = (Arc::clone(&before), action.clone());
@@ -79,7 +79,7 @@ async fn change_columns(engine: &Engine, table: &BoundTable, action: &AlterActio
             .run_to_end(async move {
                 let changed = apply(&base, &action).await?;
                 durable::sync_commit(&changed, Some(&base)).await?;
-                Ok(())
+                Ok(changed.version_id())
             })
             .await;
         match changed {

@@ -126,6 +126,7 @@ pub(super) async fn update(
             .await;
         match changed {
             Ok(changed) => {
+                session.committed = changed.version;
                 session::wrote(session, &plan.table);
                 return returning::answer(keeper, engine, format!("UPDATE {}", changed.rows), ctx).await;
             }
@@ -148,9 +149,10 @@ pub(super) async fn delete(
     ctx: &StatementContext,
 ) -> Result<Outcome> {
     let Some((rows, rebind)) = &plan.rows else {
-        let count = delete_all(engine, &plan.table).await?;
+        let changed = delete_all(engine, &plan.table).await?;
+        session.committed = changed.version;
         session::wrote(session, &plan.table);
-        return Ok(Outcome::Done(format!("DELETE {count}")));
+        return Ok(Outcome::Done(format!("DELETE {}", changed.rows)));
     };
     let keeper = Keeper::of(engine, plan.returning.as_ref());
     let mut bound = rows.clone();
@@ -163,6 +165,7 @@ pub(super) async fn delete(
             engine.runtime().run_to_end(async move { rewrite_rows::delete(pinned, rows, keeping).await }).await;
         match changed {
             Ok(changed) => {
+                session.committed = changed.version;
                 session::wrote(session, &plan.table);
                 return returning::answer(keeper, engine, format!("DELETE {}", changed.rows), ctx).await;
             }
@@ -193,13 +196,13 @@ pub(super) async fn truncate(
     Ok(Outcome::Done("TRUNCATE TABLE".to_owned()))
 }
 
-async fn delete_all(engine: &Engine, table: &BoundTable) -> Result<u64> {
+async fn delete_all(engine: &Engine, table: &BoundTable) -> Result<rewrite_rows::Changed> {
     let mut dataset = Arc::clone(&table.dataset);
     for attempt in 1..=ATTEMPTS_MAX {
         let pinned = Arc::clone(&dataset);
         let changed = engine.runtime().run_to_end(async move { rewrite_rows::delete_all(pinned).await }).await;
         match changed {
-            Ok(changed) => return Ok(changed.rows),
+            Ok(changed) => return Ok(changed),
             Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
                 dataset = engine.store().open(&table.record.location).await?;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -27,6 +27,9 @@ use crate::sql::plan::ingest::{IngestPlan, MergeSpec};
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
 use crate::storage::{StorageError, durable};
+
+/// The key of a field's metadata that names what its values are.
+const EXTENSION: &str = "ARROW:extension:name";
 
 /// What became of rows that came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,7 +65,7 @@ impl Engine {
         match &**ingest {
             IngestPlan::New { name, schema } => {
                 let rows = conformed(rows, schema);
-                let written = tables::create_with(self, session, name, schema, rows).await?;
+                let written = tables::create_with(self, session, name, rows).await?;
                 Ok(Ingested { inserted: written.0, version: written.1, ..Ingested::default() })
             }
             IngestPlan::Kept(table) => {
@@ -134,7 +137,7 @@ async fn run_merge(
 }
 
 fn merge_job(dataset: &Arc<Dataset>, merge: &MergeSpec) -> Result<MergeInsertBuilder> {
-    let bad = |error: lance::Error| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string());
+    let bad = merge_error;
     let mut job = MergeInsertBuilder::try_new(Arc::clone(dataset), merge.on.clone()).map_err(bad)?;
     job.when_matched(match (merge.update_matched, &merge.update_filter) {
         (false, _) => WhenMatched::DoNothing,
@@ -192,7 +195,13 @@ fn taken(table: &BoundTable, given: &Schema) -> Result<SchemaRef> {
 
 /// Gives the rows the types of `schema`; a value that does not fit is an error.
 fn conformed(rows: SendableRecordBatchStream, schema: &SchemaRef) -> SendableRecordBatchStream {
-    let (output, schema) = (Arc::clone(schema), Arc::clone(schema));
+    let given = rows.schema();
+    let fields = given.fields().iter().zip(schema.fields());
+    let output = Arc::new(Schema::new_with_metadata(
+        fields.map(|(given, stored)| written(given, stored)).collect::<Vec<_>>(),
+        schema.metadata().clone(),
+    ));
+    let schema = Arc::clone(&output);
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let stream = rows.map(move |batch| {
         let batch = batch?;
@@ -208,6 +217,19 @@ fn conformed(rows: SendableRecordBatchStream, schema: &SchemaRef) -> SendableRec
         Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &count)?)
     });
     Box::pin(RecordBatchStreamAdapter::new(output, stream))
+}
+
+/// Returns the field that is handed to Lance. JSON that comes as text stays text and
+/// is marked as JSON: Lance stores it in a form of its own.
+fn written(given: &Field, stored: &Field) -> Field {
+    let text = matches!(given.data_type(), DataType::Utf8 | DataType::LargeUtf8);
+    let json = stored.metadata().get(EXTENSION).is_some_and(|name| name == "lance.json");
+    if !(text && json) {
+        return stored.clone();
+    }
+    let mut metadata = stored.metadata().clone();
+    metadata.insert(EXTENSION.to_owned(), "arrow.json".to_owned());
+    Field::new(stored.name(), given.data_type().clone(), stored.is_nullable()).with_metadata(metadata)
 }
 
 /// Ends the rows with the statement's error once it is cancelled.

@@ -43,6 +43,8 @@ struct Picked {
 pub(super) struct Changed {
     /// How many rows.
     pub(super) rows: u64,
+    /// The version that has it; `None` if there was nothing to commit.
+    pub(super) version: Option<u64>,
 }
 
 /// Replaces rows by what `rows` says: row id, row address, then every stored
@@ -63,7 +65,7 @@ pub(super) async fn replace(
     let mut new_fragments = write_fragments(&dataset, rows).await?;
     let picked = std::mem::take(&mut *picked.lock().unwrap_or_else(PoisonError::into_inner));
     if picked.addresses.is_empty() {
-        return Ok(Changed { rows: 0 });
+        return Ok(Changed { rows: 0, version: None });
     }
     if dataset.manifest().uses_stable_row_ids() {
         keep_ids(&mut new_fragments, &picked.ids)?;
@@ -82,8 +84,8 @@ pub(super) async fn replace(
         updated_fragment_offsets: None,
     };
     let count = picked.addresses.len();
-    commit(dataset, operation, picked.addresses).await?;
-    Ok(Changed { rows: count })
+    let version = Some(commit(dataset, operation, picked.addresses).await?);
+    Ok(Changed { rows: count, version })
 }
 
 /// Deletes the rows whose addresses `rows` gives; with a keeper also what they hold.
@@ -104,7 +106,7 @@ pub(super) async fn delete(
         }
     }
     if addresses.is_empty() {
-        return Ok(Changed { rows: 0 });
+        return Ok(Changed { rows: 0, version: None });
     }
     let gone = deletions(&dataset, &addresses).await?;
     durable::sync_fragments(&dataset, &[], &gone.updated).await?;
@@ -114,8 +116,8 @@ pub(super) async fn delete(
         predicate: "row addresses".to_owned(),
     };
     let count = addresses.len();
-    commit(dataset, operation, addresses).await?;
-    Ok(Changed { rows: count })
+    let version = Some(commit(dataset, operation, addresses).await?);
+    Ok(Changed { rows: count, version })
 }
 
 /// Deletes every row.
@@ -125,18 +127,18 @@ pub(super) async fn delete(
 pub(super) async fn delete_all(dataset: Arc<Dataset>) -> Result<Changed> {
     let rows = dataset.count_rows(None).await.map_err(StorageError::from)? as u64;
     if dataset.fragments().is_empty() {
-        return Ok(Changed { rows: 0 });
+        return Ok(Changed { rows: 0, version: None });
     }
     let operation = Operation::Delete {
         updated_fragments: Vec::new(),
         deleted_fragment_ids: dataset.fragments().iter().map(|fragment| fragment.id).collect(),
         predicate: "true".to_owned(),
     };
-    commit(dataset, operation, RoaringTreemap::new()).await?;
-    Ok(Changed { rows })
+    let version = Some(commit(dataset, operation, RoaringTreemap::new()).await?);
+    Ok(Changed { rows, version })
 }
 
-async fn commit(dataset: Arc<Dataset>, operation: Operation, addresses: RoaringTreemap) -> Result<()> {
+async fn commit(dataset: Arc<Dataset>, operation: Operation, addresses: RoaringTreemap) -> Result<u64> {
     let transaction = Transaction::new(dataset.version_id(), operation, None);
     let mut builder = CommitBuilder::new(Arc::clone(&dataset));
     if !addresses.is_empty() {
@@ -145,7 +147,7 @@ async fn commit(dataset: Arc<Dataset>, operation: Operation, addresses: RoaringT
     }
     let committed = builder.execute(transaction).await.map_err(conflict)?;
     durable::sync_commit(&committed, Some(&dataset)).await?;
-    Ok(())
+    Ok(committed.version_id())
 }
 
 fn conflict(error: lance::Error) -> StorageError {

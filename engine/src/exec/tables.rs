@@ -5,14 +5,14 @@
 //! about to lose its name is marked, so that it is not adopted as a new table.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::RecordBatchIterator;
 use arrow::datatypes::{Schema, SchemaRef};
 use chrono::Utc;
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use lance::Dataset;
 use lance::dataset::{InsertBuilder, WriteMode, WriteParams};
 use lance_file::version::LanceFileVersion;
@@ -92,25 +92,29 @@ pub(super) async fn create_with(
     engine: &Engine,
     session: &mut Session,
     name: &TableName,
-    schema: &Schema,
     rows: SendableRecordBatchStream,
 ) -> Result<(u64, u64)> {
     exists(engine, session, name, false).await?;
     let location = free_location(engine, name).await?;
-    let dataset = write_empty(engine, &location, schema).await?;
-    durable::sync_commit(&dataset, None).await?;
-    let record = record(name, location.clone(), &session.principal);
-    let table = BoundTable { record, dataset: Arc::new(dataset) };
-    let written = match dml::append_at(engine, &table, rows).await {
-        Ok(written) => written,
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let schema = rows.schema();
+    let rows = rows.inspect_ok(move |batch| {
+        counted.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+    });
+    let written = write_table(engine, &location, Box::pin(RecordBatchStreamAdapter::new(schema, rows))).await;
+    let dataset = match written {
+        Ok(dataset) => dataset,
         Err(error) => {
             remove(engine, &location).await;
             return Err(error);
         }
     };
+    // Nobody sees the table before it has its name, so it may be flushed after its commit.
+    durable::sync_commit(&dataset, None).await?;
     name_it(engine, &session.principal, name.clone(), location).await?;
     session::created(session, name);
-    Ok(written)
+    Ok((count.load(Ordering::Relaxed), dataset.version_id()))
 }
 
 /// Runs DROP TABLE: all names go together, then the files.
@@ -208,6 +212,13 @@ async fn free_location(engine: &Engine, name: &TableName) -> Result<String> {
 }
 
 async fn write_empty(engine: &Engine, location: &str, schema: &Schema) -> Result<Dataset> {
+    let schema: SchemaRef = Arc::new(schema.clone());
+    let nothing = RecordBatchStreamAdapter::new(schema, futures::stream::empty());
+    write_table(engine, location, Box::pin(nothing)).await
+}
+
+/// Writes a new table, one version with all rows.
+async fn write_table(engine: &Engine, location: &str, rows: SendableRecordBatchStream) -> Result<Dataset> {
     let uri = engine.store().uri(location);
     let handler = engine.store().commit_handler(&uri).await?;
     let params = WriteParams {
@@ -218,10 +229,8 @@ async fn write_empty(engine: &Engine, location: &str, schema: &Schema) -> Result
         commit_handler: Some(handler),
         ..WriteParams::default()
     };
-    let schema: SchemaRef = Arc::new(schema.clone());
     let created = engine.runtime().run_to_end(async move {
-        let nothing = RecordBatchIterator::new(std::iter::empty(), schema);
-        let written = InsertBuilder::new(uri.as_str()).with_params(&params).execute_stream(nothing).await;
+        let written = InsertBuilder::new(uri.as_str()).with_params(&params).execute_stream(rows).await;
         Ok(written.map_err(StorageError::from)?)
     });
     created.await

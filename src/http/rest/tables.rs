@@ -8,6 +8,7 @@ use lancegate_catalog::{Table, TableName};
 use lancegate_engine::error::SqlError;
 use lancegate_engine::sql::plan::Plan;
 use lancegate_engine::sql::plan::listing::Listing;
+use lancegate_engine::sql::plan::search::CountRequest;
 use lancegate_engine::sql::resolve::{BoundTable, namespace_of};
 use lancegate_engine::sqlstate::SqlState;
 use lancegate_engine::storage::describe as storage;
@@ -136,9 +137,12 @@ fn full_name(caller: &Caller, name: &ObjectName) -> TableName {
     }
 }
 
-/// Returns the newest version of a table that was just changed, for the client to
-/// read at or after.
+/// Returns the version that the caller's last change of a table has made, or its
+/// newest one if there was nothing to commit.
 pub(super) async fn newest_version(caller: &Caller, name: &ObjectName) -> Result<u64> {
+    if let Some(version) = caller.session().committed {
+        return Ok(version);
+    }
     let full = full_name(caller, name);
     let Some(record) = caller.engine().catalog().table(&full).await.map_err(SqlError::from)? else { return Ok(0) };
     let dataset = caller.engine().store().open(&record.location).await.map_err(SqlError::from)?;
@@ -152,7 +156,6 @@ async fn describe(
     OriginalUri(uri): OriginalUri,
     Body(about): Body<About>,
 ) -> Result<Response> {
-    about.ensure_main()?;
     let name = id.object()?;
     let mut table = match readable(&mut caller, &name).await {
         Ok(table) => table,
@@ -163,6 +166,9 @@ async fn describe(
         }
         Err(error) => return Err(error),
     };
+    if let Some(branch) = about.branch.as_deref().filter(|branch| *branch != "main") {
+        table = caller.engine().on_branch(caller.session(), table, branch).await?;
+    }
     if let Some(version) = about.version {
         table = at_version(&table, version).await?;
     }
@@ -260,15 +266,17 @@ async fn rename(mut caller: Caller, id: Id, Body(given): Body<Rename>) -> Result
 
 /// `POST /v1/table/{id}/count_rows`: a bare number.
 async fn count_rows(mut caller: Caller, id: Id, Body(about): Body<About>) -> Result<Response> {
-    about.ensure_main()?;
-    let name = id.object()?;
-    let at = about.version.map(|version| format!(" FOR SYSTEM_TIME AS OF VERSION {version}")).unwrap_or_default();
-    let only = match &about.predicate {
-        Some(predicate) => format!(" WHERE {}", expression(predicate)?),
-        None => String::new(),
-    };
-    let rows = caller.run(&format!("SELECT count(*) AS n FROM {name}{at}{only}")).await?;
-    Ok(reply::json(StatusCode::OK, &json!(rows.number(0, "n"))))
+    if let Some(predicate) = &about.predicate {
+        // Lance reads it itself; here only its form is checked.
+        expression(predicate)?;
+    }
+    let request =
+        CountRequest { table: id.object()?, version: about.version, branch: about.branch, filter: about.predicate };
+    let plan = caller.engine().plan_count(caller.session(), &request).await;
+    let plan = caller.authorize(plan.map_err(RestError::from).map_err(misread)?).await?;
+    let rows = caller.execute(&plan).await.map_err(misread)?;
+    let count: Option<u64> = rows.first_text().and_then(|text| text.parse().ok());
+    Ok(reply::json(StatusCode::OK, &json!(count)))
 }
 
 /// `POST /v1/table/{id}/stats`
@@ -369,6 +377,7 @@ fn filter(predicate: Option<&str>) -> Result<String> {
 /// 409 that stays is sent again.
 pub(super) fn misread(error: RestError) -> RestError {
     match error.code() {
+        _ if error.is_undefined_object() => error.into_bad_request(),
         Code::TableNotFound | Code::ConcurrentModification | Code::PermissionDenied => error,
         _ => error.into_bad_request(),
     }

@@ -137,6 +137,14 @@ impl SearchPlan {
 }
 
 impl Engine {
+    /// Returns a table that its caller may read as it is on a branch.
+    ///
+    /// # Errors
+    /// 42704 for a branch that the table does not have.
+    pub async fn on_branch(&self, session: &Session, table: BoundTable, branch: &str) -> Result<BoundTable> {
+        Planner::new(self.clone(), session, "", &[]).at(table, Some(branch), None).await
+    }
+
     /// Binds a search; executing it answers its rows.
     ///
     /// # Errors
