@@ -102,6 +102,12 @@ def pytest_runtest_setup(item):
     used.clear()
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    yield
+    item.user_properties.append(("asked_gateway", bool(used)))
+
+
 @pytest.fixture
 def mem_db():
     return connect("memory://")

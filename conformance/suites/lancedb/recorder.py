@@ -2,7 +2,7 @@
 
 A line has the test's id, its outcome (passed, failed, skipped) and seconds; a failed one the
 chain of exceptions ([class, message], outermost first) and the frames (file:line, innermost
-last); a skipped one the reason. run tells from these whose failure it is.
+last); a skipped one the reason. What fixtures put into user_properties is added. run tells from these whose failure it is.
 """
 
 import json
@@ -23,6 +23,7 @@ def pytest_runtest_makereport(item, call):
     if report.passed and report.when != "call":
         return
     record = {"test": report.nodeid, "outcome": report.outcome, "seconds": round(call.duration, 2)}
+    record.update(report.user_properties)
     if hasattr(report, "wasxfail"):
         record["xfail"] = report.wasxfail
     if report.skipped and call.excinfo is not None:
