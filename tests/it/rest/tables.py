@@ -1,6 +1,7 @@
 """The published client, unmodified: tables, rows, columns, namespaces. Arguments: URL, API key."""
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import lancedb
 import pyarrow as pa
@@ -23,6 +24,7 @@ def raises(kind, what, call):
 rows = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": ["a", "bb", None]})
 table = db.create_table("docs", rows)
 assert table.count_rows() == 3
+assert table.version == 1, "the rows are in the first version"
 assert db.table_names() == ["docs"]
 raises(ValueError, "already exists", lambda: db.create_table("docs", rows))
 assert db.create_table("docs", rows, exist_ok=True).count_rows() == 3
@@ -71,6 +73,20 @@ assert table.schema.field("soon").type == pa.float64()
 table.drop_columns(["soon", "shout"])
 assert table.schema.names == ["id", "text", "twice"]
 raises(Exception, "nope", lambda: table.drop_columns(["nope"]))
+
+# JSON is kept in Lance's own form, whichever way it comes.
+json = db.create_table("json", pa.table({"j": pa.array(['{"k": 3}'], pa.json_())}))
+json.add(pa.table({"j": pa.array(['{"k": 4}', None], pa.json_())}))
+assert json.count_rows("json_extract(j, '$.k') = '4'") == 1
+assert [row["j"] for row in json.search().to_list()] == ['{"k":3}', '{"k":4}', None]
+db.drop_table("json")
+
+# Each change answers the version that it made.
+many = db.create_table("many", pa.table({"i": pa.array(range(12), pa.int64())}))
+with ThreadPoolExecutor(6) as pool:
+    versions = list(pool.map(lambda i: many.delete(f"i = {i}").version, range(12)))
+assert sorted(versions) == list(range(2, 14)), versions
+db.drop_table("many")
 
 # What the server knows of a table.
 stats = table.stats()
