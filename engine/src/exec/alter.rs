@@ -116,6 +116,10 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
             let alteration = ColumnAlteration::new(lance_path(column)).cast_to(data_type.clone());
             changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
         }
+        AlterAction::DropNotNull { column } => {
+            let alteration = ColumnAlteration::new(lance_path(column)).set_nullable(true);
+            changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
+        }
         AlterAction::SetAutoRefresh { column, enabled, interval_seconds } => {
             let mut values: Vec<(&str, String)> = Vec::new();
             values.extend(enabled.map(|enabled| (AUTO_ENABLED, enabled.to_string())));

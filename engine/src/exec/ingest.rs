@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StructArray, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -205,18 +206,33 @@ fn conformed(rows: SendableRecordBatchStream, schema: &SchemaRef) -> SendableRec
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let stream = rows.map(move |batch| {
         let batch = batch?;
-        let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
-            if column.data_type() == field.data_type() {
-                return Ok(Arc::clone(column));
-            }
-            cast_with_options(column, field.data_type(), &options)
-        });
+        let columns = batch
+            .columns()
+            .iter()
+            .zip(schema.fields())
+            .map(|(column, field)| fitted(column, field.data_type(), &options));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         dml::ensure_not_null(&schema, &columns).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let count = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &count)?)
     });
     Box::pin(RecordBatchStreamAdapter::new(output, stream))
+}
+
+/// Returns values as another type; a struct gets the fields that it lacks as NULL.
+fn fitted(column: &ArrayRef, to: &DataType, options: &CastOptions<'_>) -> Result<ArrayRef, ArrowError> {
+    if column.data_type() == to {
+        return Ok(Arc::clone(column));
+    }
+    let (Some(given), DataType::Struct(fields)) = (column.as_struct_opt(), to) else {
+        return cast_with_options(column, to, options);
+    };
+    let values = fields.iter().map(|field| match given.column_by_name(field.name()) {
+        Some(values) => fitted(values, field.data_type(), options),
+        None => Ok(new_null_array(field.data_type(), given.len())),
+    });
+    let values = values.collect::<Result<Vec<_>, _>>()?;
+    Ok(Arc::new(StructArray::try_new(fields.clone(), values, given.nulls().cloned())?))
 }
 
 /// Returns the field that is handed to Lance. JSON that comes as text stays text and

@@ -15,6 +15,7 @@ use lancegate_engine::session::{CancelReason, Session, Settings, StatementContex
 use lancegate_engine::sql::authorize::Authorized;
 use lancegate_engine::sql::plan::Plan;
 use lancegate_sql::Statement;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::Front;
 use super::error::{RestError, Result};
@@ -38,6 +39,8 @@ pub(super) struct Caller {
     engine: Engine,
     session: Session,
     ctx: StatementContext,
+    /// Ends the statements at the time that the client has set.
+    _deadline: Option<AbortOnDropHandle<()>>,
 }
 
 impl Drop for Caller {
@@ -61,7 +64,15 @@ impl FromRequestParts<Arc<HttpShared>> for Caller {
         settings.set_default("application_name", "REST")?;
         let (mut session, _) = Session::new(NO_BACKEND, principal, database, settings);
         session.idempotency_key = idempotency_key(parts)?;
-        Ok(Self { engine, session, ctx: StatementContext::new() })
+        let ctx = StatementContext::new();
+        let deadline = deadline(&parts.headers)?.map(|time| {
+            let ctx = ctx.clone();
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                ctx.cancel(CancelReason::StatementTimeout(time));
+            }))
+        });
+        Ok(Self { engine, session, ctx, _deadline: deadline })
     }
 }
 
@@ -218,6 +229,14 @@ async fn database(engine: &Engine, headers: &HeaderMap) -> Result<String> {
             Err(lancegate_engine::error::SqlError::new(not_found, message).into())
         }
     }
+}
+
+/// Returns how long the client is willing to wait.
+fn deadline(headers: &HeaderMap) -> Result<Option<Duration>> {
+    let Some(value) = headers.get("x-request-timeout-ms") else { return Ok(None) };
+    let millis = value.to_str().ok().and_then(|text| text.parse().ok());
+    let millis = millis.ok_or_else(|| RestError::invalid("x-request-timeout-ms is not a number"))?;
+    Ok(Some(Duration::from_millis(millis)))
 }
 
 /// Returns what makes a repeated request the same one: the client's own key, else

@@ -204,8 +204,14 @@ async fn alter(caller: &mut Caller, name: &ObjectName, alterations: &[Alteration
     let mut renames = Vec::new();
     for alteration in alterations {
         let path = field_path(&alteration.path)?;
-        if alteration.nullable.is_some() || alteration.virtual_column.is_some() {
-            return Err(RestError::unsupported("only rename and data_type of a column can be altered"));
+        if alteration.nullable == Some(false) || alteration.virtual_column.is_some() {
+            return Err(RestError::unsupported("only rename, data_type and nullable = true can be altered"));
+        }
+        if alteration.nullable == Some(true) {
+            let [column] = path.as_slice() else {
+                return Err(RestError::unsupported("a field inside a column cannot be made nullable"));
+            };
+            types.push(ColumnChange::DropNotNull { column: column.clone() });
         }
         if let Some(data_type) = &alteration.data_type {
             let [column] = path.as_slice() else {

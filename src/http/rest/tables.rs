@@ -25,6 +25,23 @@ use super::text::expression;
 use super::writes::versioned;
 use crate::http::reply;
 
+/// What the clients ask of a table and nothing here does: said with a 400, because
+/// they read a 404 as a missing table.
+const UNSUPPORTED: [&str; 13] = [
+    "clone",
+    "fetch_blobs",
+    "update_field_metadata",
+    "set_lsm_write_spec",
+    "unset_lsm_write_spec",
+    "flush_lsm",
+    "compact_lsm",
+    "enable_rte",
+    "disable_rte",
+    "flush_rte",
+    "compact_rte",
+    "branches/diff",
+    "branches/cherry_pick",
+];
 /// The longest name of a table that the clients read.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -39,6 +56,9 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.post("/v1/table/{id}/stats", stats);
     routes.post("/v1/table/{id}/update", update);
     routes.post("/v1/table/{id}/delete", delete);
+    for route in UNSUPPORTED {
+        routes.post(&format!("/v1/table/{{id}}/{route}"), unsupported);
+    }
     for route in ["get_lsm_write_spec", "get_rte_spec", "get_lsm_stats", "get_rte_stats"] {
         routes.post(&format!("/v1/table/{{id}}/{route}"), no_memory_tier);
     }
@@ -381,6 +401,13 @@ pub(super) fn misread(error: RestError) -> RestError {
         Code::TableNotFound | Code::ConcurrentModification | Code::PermissionDenied => error,
         _ => error.into_bad_request(),
     }
+}
+
+async fn unsupported(caller: Caller, id: Id, OriginalUri(uri): OriginalUri) -> Result<Response> {
+    id.object()?;
+    let route = uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    tracing::debug!(user = %caller.session().principal.user, route, "not supported");
+    Err(RestError::unsupported(format!("{route} is not supported")).into_bad_request())
 }
 
 /// Rows are written to the table at once, so there is no tier before it to tell of.

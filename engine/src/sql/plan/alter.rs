@@ -55,6 +55,11 @@ pub enum AlterAction {
         /// The new type.
         data_type: DataType,
     },
+    /// Lets a column take NULL.
+    DropNotNull {
+        /// The column.
+        column: String,
+    },
     /// Changes the automatic refresh of a computed column.
     SetAutoRefresh {
         /// The column.

@@ -2,7 +2,7 @@
 //! merged, or the first rows of a new table. REST's `create`, `insert` and
 //! `merge_insert`; SQL has INSERT, MERGE and COPY.
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use lancegate_catalog::{Table, TableKind, TableName};
 use lancegate_sql::ObjectName;
 
@@ -196,7 +196,12 @@ fn ensure_fits(table: &BoundTable, given: &Schema) -> Result<()> {
     Ok(())
 }
 
+/// A struct may lack fields that take NULL.
 fn castable(given: &Field, stored: &Field) -> bool {
+    if let (DataType::Struct(from), DataType::Struct(to)) = (given.data_type(), stored.data_type()) {
+        let known = from.iter().all(|field| to.find(field.name()).is_some_and(|(_, to)| castable(field, to)));
+        return known && to.iter().all(|field| field.is_nullable() || from.find(field.name()).is_some());
+    }
     given.data_type() == stored.data_type() || arrow::compute::can_cast_types(given.data_type(), stored.data_type())
 }
 

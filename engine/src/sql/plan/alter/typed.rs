@@ -17,6 +17,11 @@ use crate::storage::provider;
 pub enum ColumnChange {
     /// Adds an empty nullable column.
     Add(Field),
+    /// Lets a column take NULL.
+    DropNotNull {
+        /// The column.
+        column: String,
+    },
     /// Gives a column another type.
     Type {
         /// The column.
@@ -49,6 +54,10 @@ impl Engine {
                     let field = field.with_nullable(true);
                     shape.add(field.clone());
                     AlterAction::AddColumns(vec![field])
+                }
+                ColumnChange::DropNotNull { column } => {
+                    shape.field(&column, table.name())?;
+                    AlterAction::DropNotNull { column }
                 }
                 ColumnChange::Type { column, data_type } => {
                     let field = shape.field(&column, table.name())?;
