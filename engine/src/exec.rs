@@ -49,6 +49,7 @@ pub(crate) mod indexes;
 pub mod ingest;
 pub(crate) mod jobs;
 pub(crate) mod listing;
+pub(crate) mod materialized;
 pub mod python;
 pub(crate) mod query;
 pub mod refresh;
@@ -159,7 +160,7 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(in crate::exec) struct Inner {
     parts: EngineParts,
     runtime: QueryRuntime,
     state: SessionState,
@@ -181,7 +182,9 @@ impl Engine {
         let runtime = QueryRuntime::start(parts.query.threads)?;
         let state = functions::base_state(&parts.query)?;
         let static_tables = StaticTables::load()?;
-        Ok(Self { inner: Arc::new(Inner { parts, runtime, state, static_tables }) })
+        let inner = Arc::new(Inner { parts, runtime, state, static_tables });
+        inner.parts.jobs.attach(Arc::new(materialized::refresh::Refresher(Arc::downgrade(&inner))));
+        Ok(Self { inner })
     }
 
     /// Returns the metadata store.
@@ -332,6 +335,7 @@ impl Engine {
             Plan::AlterTable(alter) => Box::pin(alter::alter(self, session, alter)).await,
             Plan::CreateView(create) => Box::pin(views::create(self, session, create)).await,
             Plan::DropView(drop) => Box::pin(views::drop(self, session, drop)).await,
+            Plan::Materialized(plan) => Box::pin(materialized::run(self, session, plan, ctx)).await,
             Plan::Database(database) => Box::pin(databases::run(self, session, database)).await,
             Plan::Grant(grant) => Box::pin(grants::run(self, session, grant)).await,
             Plan::User(user) => Box::pin(users::run(self, session, user)).await,
@@ -442,6 +446,7 @@ fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::AlterTable(_) => Some("ALTER TABLE"),
         Plan::CreateView(_) => Some("CREATE VIEW"),
         Plan::DropView(_) => Some("DROP VIEW"),
+        Plan::Materialized(plan) => plan.writes(),
         Plan::Database(plan) => plan.writes(),
         Plan::Grant(plan) => plan.writes(),
         Plan::User(plan) => plan.writes(),

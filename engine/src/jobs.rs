@@ -38,14 +38,14 @@ mod retention;
 pub(crate) mod rights;
 mod runner;
 mod tally;
-mod verdict;
+pub(crate) mod verdict;
 mod wait;
-mod work;
+pub(crate) mod work;
 
 use self::auto::{AutoConfig, Preparations};
 use self::capacity::Capacity;
 use self::tally::Tally;
-use self::work::{RefreshWork, Work};
+use self::work::{RefreshWork, Views, ViewsSlot, Work};
 
 /// Bounds of the runner.
 #[derive(Debug, Clone)]
@@ -161,6 +161,7 @@ pub struct JobsParts {
 #[derive(Clone)]
 pub struct Jobs {
     inner: Arc<Inner>,
+    views: ViewsSlot,
 }
 
 struct Inner {
@@ -198,8 +199,16 @@ impl Jobs {
     /// # Errors
     /// If the registry cannot be written.
     pub async fn start(parts: JobsParts) -> Result<Self, CatalogError> {
-        let work = RefreshWork::new(parts.catalog.clone(), parts.store.clone(), &parts.config, parts.functions.clone());
-        Self::start_with(Arc::new(work), parts).await
+        let views = ViewsSlot::default();
+        let (catalog, store, functions) = (parts.catalog.clone(), parts.store.clone(), parts.functions.clone());
+        let work = RefreshWork::new(catalog, store, &parts.config, functions, views.clone());
+        let started = Self::start_with(Arc::new(work), parts).await?;
+        Ok(Self { views, ..started })
+    }
+
+    /// Takes what refreshes materialized views; their jobs wait for it.
+    pub(crate) fn attach(&self, views: Arc<dyn Views>) {
+        self.views.fill(views);
     }
 
     async fn start_with(work: Arc<dyn Work>, parts: JobsParts) -> Result<Self, CatalogError> {
@@ -229,7 +238,7 @@ impl Jobs {
         inner.tasks.spawn_on(tally.run(Arc::clone(&inner)), &inner.io);
         inner.tasks.spawn_on(runner::run(Arc::clone(&inner)), &inner.io);
         inner.tasks.spawn_on(retention::run(Arc::clone(&inner)), &inner.io);
-        Ok(Self { inner })
+        Ok(Self { inner, views: ViewsSlot::default() })
     }
 
     /// Records a job; a runner takes it at once if one is free. When this

@@ -35,6 +35,7 @@ pub mod job_events;
 pub mod job_splits;
 pub mod jobs;
 pub mod listed;
+pub mod materialized_views;
 pub mod objects;
 pub mod pg_catalog;
 pub mod refresh_metering;
@@ -105,6 +106,7 @@ pub fn relations() -> Vec<Arc<dyn SystemRelation>> {
         Arc::new(refresh_metering::RefreshMetering),
         Arc::new(listed::Functions),
         Arc::new(listed::Grants),
+        Arc::new(materialized_views::MaterializedViews),
     ]
 }
 

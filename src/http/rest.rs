@@ -36,6 +36,7 @@ mod functions;
 mod gpu;
 mod indexes;
 mod jobs;
+mod materialized;
 mod names;
 mod namespaces;
 mod refresh;
@@ -76,6 +77,7 @@ pub(super) fn quick() -> Router<Arc<HttpShared>> {
     functions::routes(&mut routes);
     secrets::routes(&mut routes);
     views::routes(&mut routes);
+    materialized::routes(&mut routes);
     gpu::routes(&mut routes);
     authz::routes(&mut routes);
     routes.0

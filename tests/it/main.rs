@@ -29,6 +29,7 @@ mod jobs;
 #[cfg(feature = "failpoints")]
 mod kills;
 mod lifecycle;
+mod materialized;
 mod nested;
 mod privileges;
 mod query;

@@ -91,6 +91,65 @@ async fn sdk_01_polling_never_raises_and_waiting_ends_as_the_job_does() {
     Rest::start().await.client("jobs.py");
 }
 
+#[tokio::test]
+async fn mv_01_the_published_client_makes_reads_and_refreshes_materialized_views() {
+    Rest::start().await.client("materialized.py");
+}
+
+/// What a client of the specification sends on the same routes, and what is refused.
+#[tokio::test]
+async fn mv_02_both_clients_of_materialized_views_are_told_apart() {
+    let rest = Rest::start().await;
+    let client = rest.gateway.connect().await;
+    run(&client, "CREATE TABLE t (id BIGINT, \"Upper\" BIGINT); INSERT INTO t VALUES (1, 2), (2, 3)").await;
+    let path = |action: &str| format!("/v1/materialized_view/v/{action}");
+    let (status, body) = rest
+        .post(&path("create"), json!({"id": ["v"], "kind": "query", "source_query": "SELECT `Upper` FROM t"}))
+        .await;
+    assert_eq!((status, &body["job_id"], body["version"].is_u64()), (200, &Value::Null, true), "{body}");
+    let (status, body) = rest.post(&path("refresh"), json!({"src_version": null, "concurrency": 2})).await;
+    assert_eq!(status, 202, "{body}");
+    assert_eq!(body["context"]["warning"], json!("ignored: concurrency"));
+    let job = body["job_id"].clone();
+    let done = until("the job has ended", async || {
+        let (_, job) = rest.post("/v1/jobs/describe", json!({"job_id": job})).await;
+        (job["job_state"] == json!("DONE")).then_some(job)
+    })
+    .await;
+    assert_eq!((&done["job_type"], &done["result"]["mode"]), (&json!("sql"), &json!("rebuild")), "{done}");
+    for counter in ["rows_written", "source_version", "version"] {
+        assert!(done["result"][counter].is_u64(), "{done}");
+    }
+    let (status, body) = rest.post(&path("describe"), json!({})).await;
+    assert_eq!((status, &body["source_table"], &body["source_namespace"]), (200, &json!("t"), &json!([])), "{body}");
+    assert_eq!(body["query"], json!("SELECT \"Upper\" FROM \"t\""));
+    let incarnation = body["incarnation"].clone();
+    for (bad, expected) in [
+        (json!({"source_version": 1}), 400),
+        (json!({"expected_incarnation": "another"}), 400),
+        (json!({"expected_incarnation": incarnation}), 202),
+    ] {
+        let (status, body) = rest.post(&path("refresh"), bad.clone()).await;
+        assert_eq!(status, expected, "{bad}: {body}");
+    }
+    for (bad, expected) in [
+        (json!({}), 400),
+        (json!({"query": "DELETE FROM t"}), 400),
+        (json!({"query": "SELECT 1; DROP TABLE t"}), 400),
+        (json!({"query": "SELECT nothing FROM t"}), 400),
+        (json!({"kind": "udtf", "source_query": "SELECT id FROM t"}), 406),
+    ] {
+        let (status, body) = rest.post("/v1/materialized_view/w/create", bad.clone()).await;
+        assert_eq!(status, expected, "{bad}: {body}");
+    }
+    assert_eq!(rest.get("/v1/namespace/$/materialized_view/list").await.1["views"], json!(["v"]));
+    assert_eq!(rest.post("/v1/materialized_view/t/describe", json!({})).await.0, 400);
+    assert_eq!(rest.post("/v1/materialized_view/nope/describe", json!({})).await.0, 404);
+    assert_eq!(rest.post("/v1/table/v/insert", json!({})).await.0, 400);
+    assert_eq!(rest.post(&path("drop"), json!({})).await, (200, json!({})));
+    assert_eq!(rest.post(&path("drop"), json!({})).await.0, 404);
+}
+
 /// The remaining time follows from two samples of one attempt, and from nothing else.
 #[tokio::test]
 async fn sdk_01_two_samples_of_progress_tell_the_remaining_time() {

@@ -195,7 +195,7 @@ fn taken(table: &BoundTable, given: &Schema) -> Result<SchemaRef> {
 }
 
 /// Gives the rows the types of `schema`; a value that does not fit is an error.
-fn conformed(rows: SendableRecordBatchStream, schema: &SchemaRef) -> SendableRecordBatchStream {
+pub(crate) fn conformed(rows: SendableRecordBatchStream, schema: &SchemaRef) -> SendableRecordBatchStream {
     let given = rows.schema();
     let fields = given.fields().iter().zip(schema.fields());
     let output = Arc::new(Schema::new_with_metadata(

@@ -72,7 +72,8 @@ pub async fn reads_registry(engine: &Engine, principal: &Principal) -> Result<bo
         && engine.allows(principal, Privilege::Operate, Object::System).await?)
 }
 
-fn wants_handle(session: &Session, wait: Option<Wait>) -> bool {
+/// Whether the caller is answered before the job has ended, if he may know of jobs.
+pub(crate) fn wants_handle(session: &Session, wait: Option<Wait>) -> bool {
     match wait {
         Some(Wait::Wait) => false,
         Some(Wait::NoWait) => true,

@@ -177,7 +177,10 @@ fn mark_leavings(engine: &Engine, tables: Vec<Table>, jobs: Vec<JobId>) {
 }
 
 /// Returns whether the name is taken and that is fine.
-async fn exists(engine: &Engine, session: &Session, name: &TableName, if_not_exists: bool) -> Result<bool> {
+///
+/// # Errors
+/// 42P07 if it is not.
+pub(super) async fn exists(engine: &Engine, session: &Session, name: &TableName, if_not_exists: bool) -> Result<bool> {
     let taken = match engine.catalog().table(name).await? {
         Some(_) => true,
         None => adopt::one(engine, name).await?.is_some(),
@@ -196,7 +199,7 @@ async fn exists(engine: &Engine, session: &Session, name: &TableName, if_not_exi
 
 /// Returns `<name>.lance` below the database if nothing is there, and no job of a
 /// dropped table that was there goes on; otherwise a name that nothing else can have.
-async fn free_location(engine: &Engine, name: &TableName) -> Result<String> {
+pub(super) async fn free_location(engine: &Engine, name: &TableName) -> Result<String> {
     let database = engine.catalog().database(&name.database).await?.ok_or_else(|| no_database(&name.database))?;
     let mut file = name.name.clone();
     if !name.namespace.is_empty() {
@@ -211,7 +214,7 @@ async fn free_location(engine: &Engine, name: &TableName) -> Result<String> {
     Ok(adopt::below(&database.location, &format!("{file}${unique}.lance")))
 }
 
-async fn write_empty(engine: &Engine, location: &str, schema: &Schema) -> Result<Dataset> {
+pub(super) async fn write_empty(engine: &Engine, location: &str, schema: &Schema) -> Result<Dataset> {
     let schema: SchemaRef = Arc::new(schema.clone());
     let nothing = RecordBatchStreamAdapter::new(schema, futures::stream::empty());
     write_table(engine, location, Box::pin(nothing)).await
@@ -251,7 +254,15 @@ fn declaration(dataset: &Dataset, name: &str, text: &str) -> Result<Declaration>
 
 /// Makes the table visible under its name, owned by its creator.
 async fn name_it(engine: &Engine, principal: &Principal, name: TableName, location: String) -> Result<()> {
-    let record = record(&name, location.clone(), principal);
+    name_record(engine, principal, record(&name, location, principal)).await
+}
+
+/// Makes a relation visible, owned by its creator. Without a name its files go.
+///
+/// # Errors
+/// 42P07 if the name was taken meanwhile.
+pub(super) async fn name_record(engine: &Engine, principal: &Principal, record: Table) -> Result<()> {
+    let location = record.location.clone();
     let object = object_of(&record);
     let named = engine.catalog().apply(vec![ObjectChange::CreateTable(record), ownership(principal, object)]).await;
     if let Err(error) = named {

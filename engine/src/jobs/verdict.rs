@@ -98,7 +98,7 @@ pub(super) fn rest(earlier: u32, random: f64) -> Duration {
 }
 
 /// Returns what a failed job keeps of an error.
-pub(super) fn failure(error: &SqlError) -> Failure {
+pub(crate) fn failure(error: &SqlError) -> Failure {
     Failure {
         error_code: error.error_name.as_deref().unwrap_or("InternalError").to_owned(),
         message: error.message.clone(),

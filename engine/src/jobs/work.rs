@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lancegate_catalog::{Catalog, Failure, Job, JobKind, RetentionPolicy};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::rights;
 use super::verdict::failure;
@@ -24,7 +25,7 @@ pub(super) trait Work: fmt::Debug + Send + Sync {
 
 /// Why work ended without a result.
 #[derive(Debug)]
-pub(super) enum WorkError {
+pub(crate) enum WorkError {
     /// It was told to stop and has.
     Stopped,
     /// The registry refused a write of this attempt.
@@ -37,6 +38,42 @@ pub(super) enum WorkError {
     Failed(Failure),
 }
 
+/// Refreshes materialized views. It plans and runs queries, for which there is an
+/// engine; that is made after the runner.
+#[async_trait]
+pub(crate) trait Views: Send + Sync {
+    /// Does the work of a claimed job of a view and returns its result.
+    async fn refresh(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError>;
+}
+
+/// Where the runner finds it.
+#[derive(Clone)]
+pub(super) struct ViewsSlot(Arc<watch::Sender<Option<Arc<dyn Views>>>>);
+
+impl Default for ViewsSlot {
+    fn default() -> Self {
+        Self(Arc::new(watch::channel(None).0))
+    }
+}
+
+impl ViewsSlot {
+    pub(super) fn fill(&self, views: Arc<dyn Views>) {
+        self.0.send_replace(Some(views));
+    }
+
+    /// Waits until it is there.
+    async fn get(&self) -> Arc<dyn Views> {
+        let mut filled = self.0.subscribe();
+        loop {
+            if let Some(views) = filled.borrow_and_update().clone() {
+                return views;
+            }
+            // The sender is held by `self`.
+            let _ = filled.changed().await;
+        }
+    }
+}
+
 /// Runs refreshes of computed columns, and makes Functions.
 pub(super) struct RefreshWork {
     catalog: Catalog,
@@ -44,11 +81,18 @@ pub(super) struct RefreshWork {
     limits: Limits,
     policy: RetentionPolicy,
     functions: FunctionHost,
+    views: ViewsSlot,
 }
 
 impl RefreshWork {
-    pub(super) fn new(catalog: Catalog, store: Store, config: &JobsConfig, functions: FunctionHost) -> Self {
-        Self { catalog, store, limits: config.limits(), policy: config.policy(), functions }
+    pub(super) fn new(
+        catalog: Catalog,
+        store: Store,
+        config: &JobsConfig,
+        functions: FunctionHost,
+        views: ViewsSlot,
+    ) -> Self {
+        Self { catalog, store, limits: config.limits(), policy: config.policy(), functions, views }
     }
 
     async fn refresh(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
@@ -96,6 +140,14 @@ impl Work for RefreshWork {
             JobKind::ComputedRefresh | JobKind::FunctionRefresh => self.refresh(job, progress).await,
             JobKind::CreateFunction => creation::create(&self.catalog, &self.functions, job, &progress).await,
             JobKind::JobRegistryArchive => retention::archive(&self.catalog, self.policy, job, &progress).await,
+            JobKind::Sql => {
+                let views = tokio::select! {
+                    biased;
+                    () = progress.stopped() => return Err(WorkError::Stopped),
+                    views = self.views.get() => views,
+                };
+                views.refresh(job, progress).await
+            }
             // Parts of a refresh are run by its attempt.
             JobKind::BuildEnvironment
             | JobKind::RefreshSplits
@@ -103,7 +155,6 @@ impl Work for RefreshWork {
             | JobKind::Compact
             | JobKind::Cleanup
             | JobKind::DropTable
-            | JobKind::Sql
             | JobKind::Other(_) => {
                 let error = SqlError::not_supported(format!("jobs of type {} are not supported", job.kind));
                 Err(WorkError::Failed(failure(&error.named("NotSupported"))))

@@ -17,7 +17,7 @@ use crate::sql::plan::dml::Returning;
 use crate::sql::plan::ingest::IngestPlan;
 use crate::sql::plan::query::{QueryPlan, Read};
 use crate::sql::plan::secrets::no_secret;
-use crate::sql::plan::{DatabasePlan, Plan};
+use crate::sql::plan::{DatabasePlan, MaterializedPlan, Plan};
 use crate::sql::resolve::{BoundTable, object_of};
 use crate::sqlstate::SqlState;
 
@@ -153,6 +153,13 @@ fn needs(plan: &Plan) -> Vec<Need> {
             needs
         }
         Plan::DropView(drop) => drop.views.iter().map(owned).collect(),
+        Plan::Materialized(plan) => {
+            let mut needs = plain(plan.requirements());
+            if let MaterializedPlan::Create(create) = &**plan {
+                needs.extend(reads(&create.query.reads));
+            }
+            needs
+        }
         Plan::Database(database) => of_database(database),
         Plan::Grant(grant) => plain(grant.requirements()),
         Plan::User(user) => plain(user.requirements()),

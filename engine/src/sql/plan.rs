@@ -28,6 +28,7 @@ pub mod indexes;
 pub mod ingest;
 pub mod jobs;
 pub mod listing;
+pub mod materialized;
 pub mod query;
 pub mod refresh;
 pub mod search;
@@ -49,6 +50,7 @@ pub use grants::GrantPlan;
 pub use indexes::IndexPlan;
 pub use jobs::JobsPlan;
 pub use listing::ListingPlan;
+pub use materialized::MaterializedPlan;
 pub use query::QueryPlan;
 pub use refresh::{ExplainRefreshPlan, RefreshPlan};
 pub use search::SearchPlan;
@@ -91,6 +93,8 @@ pub enum Plan {
     CreateView(Box<CreateViewPlan>),
     /// DROP VIEW.
     DropView(Box<DropViewPlan>),
+    /// CREATE, ALTER, DROP, DESCRIBE and REFRESH MATERIALIZED VIEW.
+    Materialized(Box<MaterializedPlan>),
     /// CREATE, ALTER and DROP of databases and schemas.
     Database(Box<DatabasePlan>),
     /// GRANT, REVOKE and SHOW GRANTS, SHOW ROLES.
@@ -127,6 +131,7 @@ impl Plan {
         match self {
             Self::Query(plan) => Some(&plan.columns),
             Self::Explain(plan) => Some(&plan.columns),
+            Self::Materialized(plan) => plan.columns(),
             Self::Database(plan) => plan.columns(),
             Self::Grant(plan) => plan.columns(),
             Self::User(plan) => plan.columns(),
@@ -179,6 +184,7 @@ impl Plan {
             | Self::AlterTable(_)
             | Self::CreateView(_)
             | Self::DropView(_)
+            | Self::Materialized(_)
             | Self::Database(_)
             | Self::Grant(_)
             | Self::User(_)
@@ -247,6 +253,10 @@ impl Planner {
             Statement::AlterTable(alter) => self.plan_alter_table(alter).await,
             Statement::CreateView(create) => self.plan_create_view(create).await,
             Statement::DropView(drop) => self.plan_drop_view(drop).await,
+            Statement::CreateMaterializedView(create) => self.plan_create_materialized(create).await,
+            Statement::AlterMaterializedView(alter) => self.plan_alter_materialized(alter).await,
+            Statement::DropMaterializedView(drop) => self.plan_drop_materialized(drop).await,
+            Statement::RefreshMaterializedView(refresh) => self.plan_refresh_materialized(refresh).await,
             Statement::CreateDatabase(_)
             | Statement::DropDatabase(_)
             | Statement::CreateSchema(_)
@@ -298,10 +308,6 @@ impl Planner {
             Statement::Merge(_)
             | Statement::CloneTable(_)
             | Statement::AlterView(_)
-            | Statement::CreateMaterializedView(_)
-            | Statement::AlterMaterializedView(_)
-            | Statement::DropMaterializedView(_)
-            | Statement::RefreshMaterializedView(_)
             | Statement::AttachDatabase(_)
             | Statement::CreateStorageIntegration(_)
             | Statement::DropStorageIntegration(_)

@@ -91,6 +91,12 @@ pub fn no_relation(name: &ObjectName) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", spelled(name)))
 }
 
+/// Returns the 42809 of a statement that would change a materialized view.
+pub fn is_materialized(name: &str) -> SqlError {
+    SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("cannot change materialized view \"{name}\""))
+        .hint("REFRESH MATERIALIZED VIEW writes its rows.")
+}
+
 /// Returns a 3F000.
 pub fn no_schema(schema: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist"))
@@ -168,6 +174,18 @@ impl Planner {
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
         }
         self.open(record).await
+    }
+
+    /// Returns a table that a statement changes, at its newest version.
+    ///
+    /// # Errors
+    /// 42P01, 42809 for a view and for a materialized view.
+    pub async fn changeable_table(&self, name: &ObjectName) -> Result<BoundTable> {
+        let table = self.table(name).await?;
+        if table.record.kind == TableKind::MaterializedView {
+            return Err(is_materialized(table.name()));
+        }
+        Ok(table)
     }
 
     /// Opens a table that was found.

@@ -2,7 +2,7 @@
 //!
 //! ```sql
 //! CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] <view> [(<column>, …)] AS <query>
-//! CREATE MATERIALIZED VIEW [IF NOT EXISTS] <view> [WITH (<option> = <value>, …)] AS <query>
+//! CREATE MATERIALIZED VIEW [IF NOT EXISTS] <view> [WITH (<option> = <value>, …)] AS <query> [WITH [NO] DATA]
 //! ALTER MATERIALIZED VIEW <view> SET (auto_refresh_enabled = …, auto_refresh_interval_seconds = …)
 //! DROP MATERIALIZED VIEW [IF EXISTS] <view>, … [CASCADE | RESTRICT]
 //! ```
@@ -38,6 +38,8 @@ pub struct CreateMaterializedView {
     pub if_not_exists: bool,
     /// When the view is refreshed by itself.
     pub options: ViewOptions,
+    /// False after `WITH NO DATA`: the view stays empty until it is refreshed.
+    pub with_data: bool,
     /// The query that defines the rows.
     pub query: Box<native::Query>,
     /// The query as it was written.
@@ -100,7 +102,8 @@ impl fmt::Display for CreateMaterializedView {
         if self.if_not_exists {
             f.write_str("IF NOT EXISTS ")?;
         }
-        write!(f, "{}{} AS {}", self.view, self.options.with_clause(), self.query_text)
+        let no_data = if self.with_data { "" } else { " WITH NO DATA" };
+        write!(f, "{}{} AS {}{no_data}", self.view, self.options.with_clause(), self.query_text)
     }
 }
 

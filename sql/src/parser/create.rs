@@ -191,12 +191,6 @@ fn create_materialized_view(cursor: &mut Cursor<'_>) -> Result<Statement, ParseE
     let options = ViewOptions::from_options(&options::with(cursor)?)?;
     cursor.expect(&["AS"])?;
     if let Some((index, with_data)) = data_clause(cursor) {
-        let mut data = cursor.clone();
-        data.rewind(index);
-        if !with_data {
-            let hint = "Leave it out: creating a view fills it.";
-            return Err(data.refuse("WITH NO DATA", hint));
-        }
         let mut part = cursor.up_to(index);
         let position = part.position();
         let (query, query_text) = super::query::query(&mut part)?;
@@ -206,6 +200,7 @@ fn create_materialized_view(cursor: &mut Cursor<'_>) -> Result<Statement, ParseE
             view,
             if_not_exists,
             options,
+            with_data,
             query,
             query_text,
             position,
@@ -217,6 +212,7 @@ fn create_materialized_view(cursor: &mut Cursor<'_>) -> Result<Statement, ParseE
         view,
         if_not_exists,
         options,
+        with_data: true,
         query,
         query_text,
         position,

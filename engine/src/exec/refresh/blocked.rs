@@ -1,7 +1,7 @@
 //! A client that waits for a job: notices while it runs, its end, and what a
 //! CancelRequest or a lost connection means for it.
 
-use lancegate_catalog::{Job, JobId, JobState};
+use lancegate_catalog::{Job, JobId, JobKind, JobState};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::error::{Result, SqlError};
@@ -68,13 +68,22 @@ async fn describe(engine: &Engine, id: JobId) -> Result<Option<String>> {
     let Some(job) = engine.catalog().job(id).await? else { return Ok(None) };
     let sample = progress::shown(&job);
     let counter = |name| progress::counter(sample.as_ref(), name);
-    let column = job.column.as_deref().unwrap_or_default();
+    let what = refresh_of(&job);
     Ok(Some(match (counter("rows_computed"), counter("rows_planned")) {
         (Some(computed), Some(planned)) if planned > 0 => {
-            format!("refresh of column \"{column}\": {}, {computed} of {planned} rows computed", job.phase)
+            format!("{what}: {}, {computed} of {planned} rows computed", job.phase)
         }
-        _ => format!("refresh of column \"{column}\": {}", job.phase),
+        _ => format!("{what}: {}", job.phase),
     }))
+}
+
+/// Says what a job does, for messages.
+fn refresh_of(job: &Job) -> String {
+    match (&job.column, &job.kind) {
+        (Some(column), _) => format!("refresh of column \"{column}\""),
+        (None, JobKind::Sql) => format!("refresh of materialized view \"{}\"", job.table_name),
+        (None, kind) => format!("job of type {kind}"),
+    }
 }
 
 async fn interrupted(engine: &Engine, session: &Session, id: JobId, ctx: &StatementContext) -> Result<Job> {
@@ -110,10 +119,7 @@ pub(crate) fn outcome(job: Job) -> Result<Job> {
 }
 
 fn canceled(job: &Job) -> SqlError {
-    let what = match &job.column {
-        Some(column) => format!("refresh of column \"{column}\""),
-        None => format!("job of type {}", job.kind),
-    };
+    let what = refresh_of(job);
     SqlError::new(SqlState::QUERY_CANCELED, format!("{what} was canceled")).detail("What it has published stays.")
 }
 

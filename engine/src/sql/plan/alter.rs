@@ -96,7 +96,7 @@ impl Planner {
                 functions: Vec::new(),
             })));
         }
-        let table = self.table(&alter.table).await?;
+        let table = self.changeable_table(&alter.table).await?;
         let mut shape = Shape { schema: provider::visible_schema(&table.dataset), dropped: Vec::new() };
         shape.dropped = alter.operations.iter().filter_map(dropped).collect();
         let mut actions = Vec::new();

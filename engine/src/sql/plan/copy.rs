@@ -15,7 +15,7 @@ use super::dml::{exactly, is_computed, no_column};
 use super::query::QueryPlan;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
-use crate::sql::resolve::{BoundTable, no_relation};
+use crate::sql::resolve::{BoundTable, is_materialized, no_relation};
 use crate::sql::rewrite::build;
 use crate::sqlstate::SqlState;
 use crate::storage::provider;
@@ -97,6 +97,13 @@ impl Planner {
             lancegate_catalog::TableKind::View => "view",
             lancegate_catalog::TableKind::MaterializedView => "materialized view",
         };
+        let materialized = record.kind == lancegate_catalog::TableKind::MaterializedView;
+        if to && materialized {
+            return self.open(record).await;
+        }
+        if materialized {
+            return Err(is_materialized(&name.name));
+        }
         let direction = if to { "from" } else { "to" };
         let error =
             SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("cannot copy {direction} {kind} \"{}\"", name.name));

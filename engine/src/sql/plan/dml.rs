@@ -15,7 +15,7 @@ use sqlparser::ast::{Ident, Statement as Native, TableWithJoins};
 use super::query::{QueryPlan, binder};
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
-use crate::sql::resolve::{BoundTable, no_relation};
+use crate::sql::resolve::{BoundTable, is_materialized, no_relation};
 use crate::sqlstate::SqlState;
 use crate::storage::computed;
 use crate::storage::provider;
@@ -181,7 +181,7 @@ impl Planner {
         for target in &statement.0.table_names {
             let name = ObjectName::from_native(&target.name)
                 .ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, "improper relation name"))?;
-            tables.push(self.table(&name).await?);
+            tables.push(self.changeable_table(&name).await?);
         }
         Ok(Plan::Truncate(Box::new(TruncatePlan { tables })))
     }
@@ -196,10 +196,7 @@ impl Planner {
                 Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                     .detail("Views cannot be written to."))
             }
-            lancegate_catalog::TableKind::MaterializedView => {
-                let message = format!("cannot change materialized view \"{}\"", name.name);
-                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
-            }
+            lancegate_catalog::TableKind::MaterializedView => Err(is_materialized(&name.name)),
         }
     }
 

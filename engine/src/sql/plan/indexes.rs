@@ -281,7 +281,8 @@ impl Planner {
             let message = format!("access method \"{method}\" does not support multicolumn indexes");
             return Err(SqlError::not_supported(message));
         };
-        let table = self.table(&create.table).await?;
+        // A refresh replaces the rows, and with them the index.
+        let table = self.changeable_table(&create.table).await?;
         let (column, spec) = fitted(&table.dataset, &column.to_lance(), &spec)?;
         let name = match &create.name {
             Some(name) => IndexName::Given(checked(name.as_str())?),

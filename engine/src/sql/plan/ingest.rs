@@ -12,7 +12,7 @@ use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
 use crate::exec::Engine;
 use crate::session::Session;
-use crate::sql::resolve::{BoundTable, no_relation};
+use crate::sql::resolve::{BoundTable, is_materialized, no_relation};
 use crate::sqlstate::SqlState;
 use crate::storage::computed::RESERVED_PREFIXES;
 use crate::storage::{computed, provider};
@@ -131,6 +131,9 @@ impl Planner {
                 return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
             }
             (_, Some(table)) if table.kind != TableKind::Table => {
+                if table.kind == TableKind::MaterializedView {
+                    return Err(is_materialized(&table.name.name));
+                }
                 let message = format!("\"{}\" is not a table", table.name.name);
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             }

@@ -140,6 +140,9 @@ impl Planner {
         if let DescribeTarget::Function(name) = &describe.target {
             return self.plan_describe_function(name).await;
         }
+        if let DescribeTarget::MaterializedView(name) = &describe.target {
+            return self.plan_describe_materialized(name).await;
+        }
         if let DescribeTarget::Secret(name) = &describe.target {
             return self.plan_describe_secret(name).await;
         }

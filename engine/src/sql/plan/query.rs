@@ -7,8 +7,9 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::TableReference;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{ViewTable, provider_as_source};
-use datafusion::logical_expr::{LogicalPlan, TableSource};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableSource, Volatility};
 use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use futures::future::BoxFuture;
 use lance::Dataset;
@@ -55,6 +56,9 @@ pub struct QueryPlan {
     pub reads: Vec<Read>,
     /// The state that the query was bound in and is planned with.
     pub state: Arc<PlannerState>,
+    /// The tables that it reads, those below views included, each at its version;
+    /// `None` if it reads something else, which has no version.
+    pub sources: Option<Vec<BoundTable>>,
     /// The version of the table that is changed, if one is.
     pub target: Option<Arc<Dataset>>,
     /// How a query that reads nothing is evaluated on the spot.
@@ -88,6 +92,8 @@ struct Loaded {
     source: Arc<dyn TableSource>,
     reads: Vec<Read>,
     is_table: bool,
+    /// See [`QueryPlan::sources`].
+    sources: Option<Vec<BoundTable>>,
     /// The version of the table that the statement changes.
     target: Option<Arc<Dataset>>,
     /// The newest version of a table, which can be looked up again.
@@ -311,10 +317,12 @@ impl Planner {
                 }
             }
         }
+        let of_session = Arc::ptr_eq(&state, self.caller.state(self.engine.state()));
+        let sources = of_session.then(|| sources_of(loaded.values())).flatten();
         let target = loaded.values().find_map(|relation| relation.target.clone());
         let one_row = OneRow::of(&analyzed, parameters.reported.len(), &state)?;
         let basis = self.basis(&state, loaded);
-        Ok(QueryPlan { logical: analyzed, columns, parameters, reads, state, target, one_row, basis })
+        Ok(QueryPlan { logical: analyzed, columns, parameters, reads, state, sources, target, one_row, basis })
     }
 
     /// Returns what a plan was made from, if all of it can be looked up again.
@@ -386,7 +394,7 @@ impl Planner {
             if let Some((_, relation)) = scope.over.filter(|(target, _)| *target == name) {
                 let reads = vec![scope.read(Requirement::new(Privilege::Select, object_of(&record)))];
                 let source = provider_as_source(Arc::clone(relation));
-                return Ok(Some(Loaded { source, reads, is_table: false, target: None, newest: None }));
+                return Ok(Some(Loaded { source, reads, is_table: false, sources: None, target: None, newest: None }));
             }
             match record.kind {
                 TableKind::View => self.load_view(record, scope).await.map(Some),
@@ -437,8 +445,9 @@ impl Planner {
         let object = bound.object();
         let provider = LanceTable::new(Arc::clone(&bound.dataset), object.clone(), shown, columns);
         let reads = vec![scope.read(Requirement::new(Privilege::Select, object))];
-        let target = (shown == Columns::Stored).then_some(bound.dataset);
-        Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true, target, newest: None }
+        let target = (shown == Columns::Stored).then(|| Arc::clone(&bound.dataset));
+        let sources = Some(vec![bound]);
+        Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true, sources, target, newest: None }
     }
 
     async fn load_view(&self, record: Table, scope: &Scope<'_>) -> Result<Loaded> {
@@ -453,8 +462,19 @@ impl Planner {
         let plan = Box::pin(self.for_view(&record).bind(query, &inner)).await?;
         let mut reads = vec![scope.read(Requirement::new(Privilege::Select, object_of(&record)))];
         reads.extend(plan.reads);
+        let sources = if is_repeatable(&plan.logical)? { plan.sources } else { None };
         let view = ViewTable::new(binder::renamed(plan.logical, &plan.columns)?, Some(text));
-        Ok(Loaded { source: provider_as_source(Arc::new(view)), reads, is_table: false, target: None, newest: None })
+        let source = provider_as_source(Arc::new(view));
+        Ok(Loaded { source, reads, is_table: false, sources, target: None, newest: None })
+    }
+
+    /// Binds the query of a view where the view is, whoever asks.
+    ///
+    /// # Errors
+    /// As SELECT.
+    pub(crate) async fn bind_view_query(&self, record: &Table) -> Result<QueryPlan> {
+        let query = self.view_query(record, &record.definition.clone().unwrap_or_default())?;
+        Box::pin(self.for_view(record).bind(query, &Scope::default())).await
     }
 
     fn view_query(&self, record: &Table, text: &str) -> Result<Native> {
@@ -481,9 +501,7 @@ impl Planner {
     /// # Errors
     /// If its query does not bind any more.
     pub(crate) async fn view_columns(&self, record: &Table) -> Result<Vec<Field>> {
-        let text = record.definition.clone().unwrap_or_default();
-        let query = self.view_query(record, &text)?;
-        let plan = Box::pin(self.for_view(record).bind(query, &Scope::default())).await?;
+        let plan = self.bind_view_query(record).await?;
         Ok(plan.columns.fields().iter().map(|field| field.as_ref().clone()).collect())
     }
 
@@ -523,6 +541,7 @@ impl Planner {
                 source: provider_as_source(Arc::new(provider)),
                 reads,
                 is_table: false,
+                sources: None,
                 target: None,
                 newest: None,
             }));
@@ -537,6 +556,7 @@ impl Planner {
             source: provider_as_source(provider),
             reads: Vec::new(),
             is_table: false,
+            sources: None,
             target: None,
             newest: None,
         }))
@@ -618,6 +638,46 @@ fn reference(name: &ObjectName) -> TableReference {
         (_, Some(schema)) => TableReference::partial(schema.as_str(), name.name.as_str()),
         (_, None) => TableReference::bare(name.name.as_str()),
     }
+}
+
+fn sources_of<'a>(loaded: impl Iterator<Item = &'a Loaded>) -> Option<Vec<BoundTable>> {
+    let mut sources: Vec<BoundTable> = Vec::new();
+    for relation in loaded {
+        for table in relation.sources.as_ref()? {
+            let known = |known: &BoundTable| {
+                known.record.id == table.record.id && known.dataset.version_id() == table.dataset.version_id()
+            };
+            if !sources.iter().any(known) {
+                sources.push(table.clone());
+            }
+        }
+    }
+    sources.sort_by(|a, b| a.record.name.cmp(&b.record.name));
+    Some(sources)
+}
+
+/// Returns whether a query over the same rows gives the same rows again: whether it
+/// calls immutable functions only.
+///
+/// # Errors
+/// Internal errors only.
+pub(crate) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
+    let mut repeatable = true;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let volatility = match expr {
+                    Expr::ScalarFunction(call) => call.func.signature().volatility,
+                    Expr::AggregateFunction(call) => call.func.signature().volatility,
+                    Expr::WindowFunction(call) => call.fun.signature().volatility,
+                    _ => Volatility::Immutable,
+                };
+                repeatable &= volatility == Volatility::Immutable;
+                Ok(if repeatable { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+            })
+        })
+    })?;
+    Ok(repeatable)
 }
 
 /// Returns a provider over rows that are there already.

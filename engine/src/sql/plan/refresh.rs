@@ -111,7 +111,7 @@ impl Planner {
     }
 
     async fn bind_refresh(&self, statement: &ast::RefreshColumn) -> Result<RefreshPlan> {
-        let mut table = self.table(&statement.table).await?;
+        let mut table = self.changeable_table(&statement.table).await?;
         if let Some(branch) = &statement.options.branch {
             self.enter_branch(&mut table, branch, &statement.options).await?;
         }

@@ -132,11 +132,13 @@ impl Planner {
         for name in &drop.tables {
             match self.find(name).await? {
                 Some(record) if record.kind == TableKind::Table => plan.tables.push(record),
-                Some(_) => {
+                Some(record) => {
                     let message = format!("\"{}\" is not a table", name.name);
-                    return Err(
-                        SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint("Use DROP VIEW to remove a view.")
-                    );
+                    let hint = match record.kind {
+                        TableKind::MaterializedView => "Use DROP MATERIALIZED VIEW to remove a materialized view.",
+                        TableKind::Table | TableKind::View => "Use DROP VIEW to remove a view.",
+                    };
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint(hint));
                 }
                 None if drop.if_exists => plan.missing.push(name.name.clone()),
                 None => {

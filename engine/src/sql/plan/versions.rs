@@ -130,7 +130,10 @@ impl Engine {
         action: VersionAction,
     ) -> Result<Plan> {
         let planner = Planner::new(self.clone(), session, "", &[]);
-        let table = planner.table(table).await?;
+        let table = match action {
+            VersionAction::Restore { .. } => planner.changeable_table(table).await?,
+            _ => planner.table(table).await?,
+        };
         let branch = branch.filter(|branch| *branch != "main").map(str::to_owned);
         Ok(Plan::Version(Box::new(VersionPlan { table, branch, action })))
     }

@@ -79,11 +79,13 @@ impl Planner {
         for name in &drop.views {
             match self.find(name).await? {
                 Some(record) if record.kind == TableKind::View => plan.views.push(record),
-                Some(_) => {
+                Some(record) => {
                     let message = format!("\"{}\" is not a view", name.name);
-                    return Err(
-                        SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint("Use DROP TABLE to remove a table.")
-                    );
+                    let hint = match record.kind {
+                        TableKind::MaterializedView => "Use DROP MATERIALIZED VIEW to remove a materialized view.",
+                        TableKind::Table | TableKind::View => "Use DROP TABLE to remove a table.",
+                    };
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint(hint));
                 }
                 None if drop.if_exists => plan.missing.push(name.name.clone()),
                 None => {
