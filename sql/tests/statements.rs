@@ -190,8 +190,11 @@ fn tables_and_views() {
     same("alter_view", &["ALTER VIEW v RENAME TO w", "ALTER MATERIALIZED VIEW v RENAME TO w"]);
     same(
         "create_materialized_view",
-        &["CREATE MATERIALIZED VIEW IF NOT EXISTS v WITH (auto_refresh_enabled = true, \
-         auto_refresh_interval_seconds = 0.5) AS SELECT a FROM t"],
+        &[
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS v WITH (auto_refresh_enabled = true, \
+         auto_refresh_interval_seconds = 0.5) AS SELECT a FROM t",
+            "CREATE MATERIALIZED VIEW v AS SELECT a FROM t WITH NO DATA",
+        ],
     );
     same("alter_materialized_view", &["ALTER MATERIALIZED VIEW v SET (auto_refresh_enabled = false)"]);
     same("drop_materialized_view", &["DROP MATERIALIZED VIEW IF EXISTS v CASCADE"]);

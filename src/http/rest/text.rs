@@ -85,10 +85,8 @@ fn quote_aliases(body: &mut SetExpr) {
     match body {
         SetExpr::Select(select) => {
             for item in &mut select.projection {
-                match item {
-                    SelectItem::ExprWithAlias { alias, .. } => quote(alias),
-                    // PostgreSQL would fold the name that it gives the column.
-                    _ => {}
+                if let SelectItem::ExprWithAlias { alias, .. } = item {
+                    quote(alias);
                 }
             }
         }
