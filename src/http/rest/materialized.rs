@@ -97,7 +97,7 @@ async fn submitted(caller: &mut Caller, name: &ObjectName, full: bool) -> Result
     let rows = caller.run(&format!("REFRESH MATERIALIZED VIEW {name} WITH (full = {full}) NOWAIT")).await;
     let rows = rows.map_err(|error| match error.code() {
         // It is being refreshed for longer than the client tries again.
-        Code::InvalidTableState => error.as_bad_request(),
+        Code::InvalidTableState => error.into_bad_request(),
         _ => error,
     })?;
     rows.text(0, "job_id").ok_or_else(|| RestError::internal("a refresh has no job"))
