@@ -54,6 +54,11 @@ demo: tools ## Build with the quick profile and show the main job through psql.
 .PHONY: test
 test: lint python ## Run everything that CI runs.
 	$(call need,psql,postgresql-client)
+	$(call need,java,default-jre-headless)
+	@test -e /usr/share/java/postgresql.jar || { \
+		echo "installing from Debian: libpostgresql-jdbc-java, because postgresql.jar is missing"; \
+		$(SUDO) apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends libpostgresql-jdbc-java; }
 ifeq ($(NEXTEST),yes)
 	cargo nextest run --cargo-profile quick --workspace $(TESTED)
 else

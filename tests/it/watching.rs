@@ -549,6 +549,24 @@ async fn what_show_gives_can_be_wrapped_by_psycopg_and_adbc() {
 }
 
 #[tokio::test]
+async fn what_show_gives_can_be_wrapped_by_pgjdbc() {
+    let gateway = Gateway::start_with(&with_python(""));
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
+    let source = "def f(x):\n  if x == 9: raise ValueError(x)\n  return 2 * x";
+    run(&client, &format!("CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS '{source}'")).await;
+    run(&client, "ALTER TABLE n ADD COLUMN y AS f(x)").await;
+    let job = value(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip') WAIT", "job_id").await.unwrap();
+    let (host, port) = (gateway.pg_addr().ip().to_string(), gateway.pg_addr().port().to_string());
+    let mut python = crate::harness::python();
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients/jdbc.py");
+    python.args([program, &host, &port, gateway.password(), &job]);
+    let output = tokio::task::spawn_blocking(move || python.output().unwrap()).await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.trim() == "ok", "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
 async fn the_adbc_driver_learns_the_types_when_it_connects() {
     let gateway = Gateway::start();
     let client = gateway.connect().await;

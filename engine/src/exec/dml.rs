@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::SendableRecordBatchStream;
@@ -27,6 +27,8 @@ use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
 use crate::storage::{StorageError, durable};
 
+/// The key of a field's metadata that names what its values are.
+const EXTENSION: &str = "ARROW:extension:name";
 /// How often a change is computed anew before it gives up.
 const ATTEMPTS_MAX: u32 = 10;
 
@@ -245,7 +247,7 @@ fn written_schema(stored: &Schema, given: &Schema) -> Result<SchemaRef> {
     let fields: Vec<Field> = given
         .fields()
         .iter()
-        .map(|field| stored.field_with_name(field.name()).cloned().map_err(SqlError::from))
+        .map(|field| stored.field_with_name(field.name()).map(|stored| written(field, stored)).map_err(SqlError::from))
         .collect::<Result<_>>()?;
     let required =
         stored.fields().iter().find(|field| !field.is_nullable() && given.field_with_name(field.name()).is_err());
@@ -253,6 +255,19 @@ fn written_schema(stored: &Schema, given: &Schema) -> Result<SchemaRef> {
         Some(field) => Err(null_in(field.name())),
         None => Ok(Arc::new(Schema::new(fields))),
     }
+}
+
+/// Returns the field that is handed to Lance. JSON that comes as text stays text and
+/// is marked as JSON: Lance stores it in a form of its own.
+pub(super) fn written(given: &Field, stored: &Field) -> Field {
+    let text = matches!(given.data_type(), DataType::Utf8 | DataType::LargeUtf8);
+    let json = stored.metadata().get(EXTENSION).is_some_and(|name| name == "lance.json");
+    if !(text && json) {
+        return stored.clone();
+    }
+    let mut metadata = stored.metadata().clone();
+    metadata.insert(EXTENSION.to_owned(), "arrow.json".to_owned());
+    Field::new(stored.name(), given.data_type().clone(), stored.is_nullable()).with_metadata(metadata)
 }
 
 fn checked(

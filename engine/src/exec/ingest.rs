@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StructArray, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::SendableRecordBatchStream;
@@ -28,9 +28,6 @@ use crate::sql::plan::ingest::{IngestPlan, MergeSpec};
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
 use crate::storage::{StorageError, durable};
-
-/// The key of a field's metadata that names what its values are.
-const EXTENSION: &str = "ARROW:extension:name";
 
 /// What became of rows that came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -199,7 +196,7 @@ pub(crate) fn conformed(rows: SendableRecordBatchStream, schema: &SchemaRef) -> 
     let given = rows.schema();
     let fields = given.fields().iter().zip(schema.fields());
     let output = Arc::new(Schema::new_with_metadata(
-        fields.map(|(given, stored)| written(given, stored)).collect::<Vec<_>>(),
+        fields.map(|(given, stored)| dml::written(given, stored)).collect::<Vec<_>>(),
         schema.metadata().clone(),
     ));
     let schema = Arc::clone(&output);
@@ -233,19 +230,6 @@ fn fitted(column: &ArrayRef, to: &DataType, options: &CastOptions<'_>) -> Result
     });
     let values = values.collect::<Result<Vec<_>, _>>()?;
     Ok(Arc::new(StructArray::try_new(fields.clone(), values, given.nulls().cloned())?))
-}
-
-/// Returns the field that is handed to Lance. JSON that comes as text stays text and
-/// is marked as JSON: Lance stores it in a form of its own.
-fn written(given: &Field, stored: &Field) -> Field {
-    let text = matches!(given.data_type(), DataType::Utf8 | DataType::LargeUtf8);
-    let json = stored.metadata().get(EXTENSION).is_some_and(|name| name == "lance.json");
-    if !(text && json) {
-        return stored.clone();
-    }
-    let mut metadata = stored.metadata().clone();
-    metadata.insert(EXTENSION.to_owned(), "arrow.json".to_owned());
-    Field::new(stored.name(), given.data_type().clone(), stored.is_nullable()).with_metadata(metadata)
 }
 
 /// Ends the rows with the statement's error once it is cancelled.
