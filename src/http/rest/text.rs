@@ -133,6 +133,12 @@ pub(super) fn query(text: &str) -> Result<String> {
     let mut parser = parser.try_with_sql(text).map_err(|error| bad(&error))?;
     let mut query = parser.parse_query().map_err(|error| bad(&error))?;
     parser.expect_token(&sqlparser::tokenizer::Token::EOF).map_err(|error| bad(&error))?;
+    if !matches!(
+        *query.body,
+        SetExpr::Select(_) | SetExpr::SetOperation { .. } | SetExpr::Query(_) | SetExpr::Values(_)
+    ) {
+        return Err(bad(&"it changes rows"));
+    }
     let _ = query.visit(&mut Quote);
     Ok(query.to_string())
 }

@@ -18,7 +18,7 @@ async fn fill(connection: &mut SqliteConnection) {
                 submitted_by, spec, parent, exclusive_key, idempotency_key, 'succeeded',
                 requested, phase, progress, queue_reason, result, failure, source_version,
                 epoch, attempt, gateway, lease_expires_at, not_before, created_at + value,
-                updated_at, started_at, created_at + value, last_event, automatic, binding
+                updated_at, started_at, created_at + value, last_event, automatic, binding, begun
              FROM jobs, (WITH RECURSIVE n(value) AS
                 (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 100000)
                 SELECT value FROM n)",
