@@ -73,8 +73,17 @@ impl Incoming {
     /// # Errors
     /// 400 if the body is no Arrow stream, 413 if it is too long.
     pub(super) async fn open(body: Body, bytes_max: u64) -> Result<Self> {
+        let body = Rest(Arc::new(Mutex::new(Box::pin(body.into_data_stream()))));
+        let opened = Self::begin(body.clone(), bytes_max).await;
+        if opened.is_err() {
+            body.drain().await;
+        }
+        opened
+    }
+
+    async fn begin(body: Rest, bytes_max: u64) -> Result<Self> {
         let mut incoming = Self {
-            body: Rest(Arc::new(Mutex::new(Box::pin(body.into_data_stream())))),
+            body,
             decoder: StreamDecoder::new(),
             pending: Buffer::from(Vec::<u8>::new()),
             left: bytes_max,
