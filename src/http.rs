@@ -125,7 +125,7 @@ mod tests {
         let (address, _stop) = start(&shared("5s")).await;
         let answer = request(address, "GET /nothing").await;
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
-        assert!(answer.ends_with("{\"error\":\"there is no GET /nothing\"}"), "{answer}");
+        assert!(answer.ends_with("{\"error\":\"there is no GET /nothing\",\"code\":0}"), "{answer}");
         let answer = request(address, "DELETE /healthz").await;
         assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
     }

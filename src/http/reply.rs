@@ -10,9 +10,9 @@ pub(super) fn json(status: StatusCode, body: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-/// Returns `{"error": …}`.
+/// Returns `{"error": …, "code": 0}`: the specification's code of what is not supported.
 pub(super) fn error(status: StatusCode, message: impl Into<String>) -> Response {
-    json(status, &json!({ "error": message.into() }))
+    json(status, &json!({ "error": message.into(), "code": 0 }))
 }
 
 /// Answers a path that does not exist.

@@ -176,6 +176,7 @@ async fn sdk_01_two_samples_of_progress_tell_the_remaining_time() {
     })
     .await;
     assert_eq!(done["result"]["rows_assigned"], json!(600));
+    assert!(samples.len() >= 2, "two samples are needed to tell: {samples:?}");
     for pair in samples.windows(2) {
         let [(before, computed, planned), (at, more, still)] = pair else { unreachable!() };
         assert!(at > before && more >= computed && still == planned && more <= planned, "{samples:?}");

@@ -519,22 +519,33 @@ with psycopg.connect(host=host, port=port, user="lancegate", password=password, 
         print("SHOW JOBS", cursor.fetch_arrow_table().num_rows)
 "#;
 
+/// Makes a refresh of which one row failed, and returns its job.
+async fn one_failed_row(client: &Client) -> String {
+    run(client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
+    let source = "def f(x):\n  if x == 9: raise ValueError(x)\n  return 2 * x";
+    run(client, &format!("CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS '{source}'")).await;
+    run(client, "ALTER TABLE n ADD COLUMN y AS f(x)").await;
+    value(client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip') WAIT", "job_id").await.unwrap()
+}
+
+/// Runs a Python program on the gateway and returns what it prints.
+async fn told(gateway: &Gateway, program: &[&str], job: &str) -> String {
+    let (host, port) = (gateway.pg_addr().ip().to_string(), gateway.pg_addr().port().to_string());
+    let mut python = crate::harness::python();
+    python.args(program).args([&host, &port, gateway.password(), job]);
+    let output = tokio::task::spawn_blocking(move || python.output().unwrap()).await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
 #[tokio::test]
 async fn what_show_gives_can_be_wrapped_by_psycopg_and_adbc() {
     let gateway = Gateway::start_with(&with_python(""));
     let client = gateway.connect().await;
-    run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
-    let source = "def f(x):\n  if x == 9: raise ValueError(x)\n  return 2 * x";
-    run(&client, &format!("CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS '{source}'")).await;
-    run(&client, "ALTER TABLE n ADD COLUMN y AS f(x)").await;
-    let job = value(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip') WAIT", "job_id").await.unwrap();
-    let (host, port) = (gateway.pg_addr().ip().to_string(), gateway.pg_addr().port().to_string());
-    let mut python = crate::harness::python();
-    python.args(["-c", WRAPPED, "-", &host, &port, gateway.password(), &job]);
-    let output = tokio::task::spawn_blocking(move || python.output().unwrap()).await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8(output.stdout).unwrap();
-    let told: Vec<&str> = told.lines().collect();
+    let job = one_failed_row(&client).await;
+    let said = told(&gateway, &["-c", WRAPPED, "-"], &job).await;
+    let told: Vec<&str> = said.lines().collect();
     assert_eq!(told[0], "system.public.jobs 1");
     for (statement, relation) in [("SHOW FUNCTIONS", "functions"), ("SHOW GRANTS", "grants")] {
         let listed = rows(&client, statement).await;
@@ -552,18 +563,9 @@ async fn what_show_gives_can_be_wrapped_by_psycopg_and_adbc() {
 async fn what_show_gives_can_be_wrapped_by_pgjdbc() {
     let gateway = Gateway::start_with(&with_python(""));
     let client = gateway.connect().await;
-    run(&client, "CREATE TABLE n (x BIGINT); INSERT INTO n SELECT * FROM generate_series(0, 9)").await;
-    let source = "def f(x):\n  if x == 9: raise ValueError(x)\n  return 2 * x";
-    run(&client, &format!("CREATE FUNCTION f (x int64) RETURNS int64 LANGUAGE python AS '{source}'")).await;
-    run(&client, "ALTER TABLE n ADD COLUMN y AS f(x)").await;
-    let job = value(&client, "REFRESH COLUMN y ON n WITH (error_policy = 'skip') WAIT", "job_id").await.unwrap();
-    let (host, port) = (gateway.pg_addr().ip().to_string(), gateway.pg_addr().port().to_string());
-    let mut python = crate::harness::python();
+    let job = one_failed_row(&client).await;
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients/jdbc.py");
-    python.args([program, &host, &port, gateway.password(), &job]);
-    let output = tokio::task::spawn_blocking(move || python.output().unwrap()).await.unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.trim() == "ok", "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(told(&gateway, &[program], &job).await.trim(), "ok");
 }
 
 #[tokio::test]

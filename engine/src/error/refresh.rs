@@ -40,8 +40,10 @@ pub(super) fn lance(error: &lance::Error) -> SqlError {
         return SqlError::new(SqlState::DISK_FULL, "could not write: no space left on device")
             .hint("Free disk space and run the statement again.");
     }
+    if let Some(name) = full.split("Invalid function '").nth(1).and_then(|rest| rest.split('\'').next()) {
+        return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist"));
+    }
     let code = match error {
-        Error::InvalidInput { .. } if full.contains("Invalid function '") => SqlState::UNDEFINED_FUNCTION,
         Error::InvalidInput { .. } | Error::Schema { .. } | Error::SchemaMismatch { .. } => {
             SqlState::INVALID_PARAMETER_VALUE
         }

@@ -68,6 +68,7 @@ async fn create(
     durable::sync_commit(&dataset, None).await?;
     tables::name_record(engine, &session.principal, record.clone()).await?;
     block::created(session, &record.name);
+    warn_of_options(session, &plan.options);
     if !plan.with_data {
         return Ok(Outcome::batch(Answer::created(name, "created").created_batch()?, TAG));
     }
@@ -93,12 +94,13 @@ async fn create(
 async fn alter(engine: &Engine, session: &mut Session, view: Option<&Table>, options: &ViewOptions) -> Result<Outcome> {
     let done = Ok(Outcome::Done("ALTER MATERIALIZED VIEW".to_owned()));
     let Some(view) = view else { return done };
+    warn_of_options(session, options);
     let location = view.location.clone();
     let (store, options) = (engine.store().clone(), options.clone());
     let change = engine.runtime().run_to_end(async move {
         let before = store.open(&location).await?;
         let mut dataset = before.as_ref().clone();
-        let entry = ViewState::of(&dataset).with(&options).entry();
+        let entry = ViewState::readable(&dataset)?.with(&options).entry();
         dataset.update_schema_metadata([entry]).await.map_err(StorageError::from)?;
         durable::sync_commit(&dataset, Some(&before)).await?;
         Ok(())
@@ -106,6 +108,15 @@ async fn alter(engine: &Engine, session: &mut Session, view: Option<&Table>, opt
     change.await?;
     block::changed(session, &view.name.name);
     done
+}
+
+/// Says that nothing acts on an option yet.
+fn warn_of_options(session: &Session, options: &ViewOptions) {
+    if options.auto_refresh_enabled == Some(true) {
+        let warning = SqlError::new(SqlState::WARNING, "materialized views are not refreshed by themselves yet")
+            .hint("The option is kept. Run REFRESH MATERIALIZED VIEW meanwhile.");
+        session.notify(NoticeSeverity::Warning, warning);
+    }
 }
 
 /// Removes views: jobs are cancelled, names taken away, files deleted.

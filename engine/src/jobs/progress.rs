@@ -277,10 +277,10 @@ mod tests {
         assert_eq!(phase(&progress), "running");
         progress.staged(5);
         assert_eq!(phase(&progress), "committing");
-        // What a file that was not accepted leaves to do is planned anew.
         progress.discarded(5);
-        progress.planned(1, 5);
         assert_eq!(phase(&progress), "running");
+        progress.planned(1, 5);
+        assert_eq!((phase(&progress), progress.sample().rows_remaining), ("running", 5), "planned anew, once");
         progress.enter("committing");
         assert_eq!(phase(&progress), "committing");
     }

@@ -20,6 +20,9 @@ pub struct Progress {
     rows_skipped: AtomicU64,
     rows_published: AtomicU64,
     rows_staged: AtomicU64,
+    /// Taken back, and not planned again yet.
+    rows_discarded: AtomicU64,
+    /// Taken back, and planned again.
     rows_rejected: AtomicU64,
     fragments_planned: AtomicU64,
     fragments_completed: AtomicU64,
@@ -98,6 +101,9 @@ impl Progress {
     /// Adds work to the plan.
     pub fn planned(&self, fragments: u64, rows: u64) {
         self.fragments_planned.fetch_add(fragments, Ordering::Relaxed);
+        // What was discarded is part of this plan now, and no longer of the one before.
+        let again = self.rows_discarded.swap(0, Ordering::Relaxed);
+        self.rows_rejected.fetch_add(again, Ordering::Relaxed);
         self.rows_planned.fetch_add(rows, Ordering::Relaxed);
     }
 
@@ -122,9 +128,9 @@ impl Progress {
         self.rows_staged.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Takes staged rows back: their file was not accepted. What is still due of them is planned anew.
+    /// Takes staged rows back: their file was not accepted. They are due until what is left of them is planned anew.
     pub fn discarded(&self, rows: u64) {
-        self.rows_rejected.fetch_add(rows, Ordering::Relaxed);
+        self.rows_discarded.fetch_add(rows, Ordering::Relaxed);
         self.rows_staged.fetch_sub(rows, Ordering::Relaxed);
     }
 

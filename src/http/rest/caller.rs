@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lancegate_auth::Principal;
+use lancegate_engine::exec::refresh::reads_registry;
 use lancegate_engine::exec::{DEFAULT_DATABASE, Engine, Outcome};
 use lancegate_engine::session::{CancelReason, Session, Settings, StatementContext};
 use lancegate_engine::sql::authorize::Authorized;
@@ -18,7 +19,7 @@ use lancegate_sql::Statement;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Front;
-use super::error::{RestError, Result};
+use super::error::{Code, RestError, Result};
 use super::request::{self, RequestId};
 use super::rows::Rows;
 use crate::admin;
@@ -85,6 +86,18 @@ impl Caller {
     /// Returns the session.
     pub(super) fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Refuses who may not read the registry of jobs, where the answer is a job's id.
+    ///
+    /// # Errors
+    /// 403.
+    pub(super) async fn ensure_registry(&self) -> Result<()> {
+        if reads_registry(&self.engine, &self.session.principal).await? {
+            return Ok(());
+        }
+        let message = "permission denied: the answer is a job, which takes USAGE and OPERATE ON SYSTEM";
+        Err(RestError::new(StatusCode::FORBIDDEN, Code::PermissionDenied, message))
     }
 
     /// Returns the database that the request is about.

@@ -38,12 +38,6 @@ struct AddColumns {
     auto_refresh_interval_seconds: Option<u64>,
     function: Option<Application>,
     branch: Option<String>,
-    #[serde(rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(rename = "context")]
-    _context: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -168,12 +162,6 @@ struct AlterColumns {
     alterations: Vec<Alteration>,
     #[serde(default)]
     branch: Option<String>,
-    #[serde(default, rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(default, rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(default, rename = "context")]
-    _context: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -256,12 +244,6 @@ struct DropColumns {
     columns: Vec<String>,
     #[serde(default)]
     branch: Option<String>,
-    #[serde(default, rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(default, rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(default, rename = "context")]
-    _context: Option<Value>,
 }
 
 /// `POST /v1/table/{id}/drop_columns`

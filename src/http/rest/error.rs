@@ -104,6 +104,16 @@ impl RestError {
         self.state == Some(SqlState::UNDEFINED_OBJECT)
     }
 
+    /// Tells a registered Function that is missing apart from one in an expression.
+    pub(super) fn of_function(self) -> Self {
+        match self.state {
+            Some(SqlState::UNDEFINED_FUNCTION) => {
+                self.with_status(StatusCode::NOT_FOUND).with_code(Code::TableNotFound)
+            }
+            _ => self,
+        }
+    }
+
     /// Returns whether something is missing.
     pub(super) fn is_missing(&self) -> bool {
         self.status == StatusCode::NOT_FOUND
@@ -142,8 +152,11 @@ impl RestError {
 }
 
 impl IntoResponse for RestError {
+    /// The outermost layer names the request in it.
     fn into_response(self) -> Response {
-        self.response(None)
+        let mut response = self.clone().response(None);
+        response.extensions_mut().insert(self);
+        response
     }
 }
 
@@ -162,7 +175,7 @@ fn classify(state: SqlState) -> (StatusCode, Code) {
     match state {
         SqlState::UNDEFINED_TABLE => (StatusCode::NOT_FOUND, Code::TableNotFound),
         SqlState::UNDEFINED_COLUMN => (StatusCode::BAD_REQUEST, Code::TableColumnNotFound),
-        SqlState::UNDEFINED_OBJECT | SqlState::UNDEFINED_FUNCTION => (StatusCode::NOT_FOUND, Code::TableNotFound),
+        SqlState::UNDEFINED_OBJECT => (StatusCode::NOT_FOUND, Code::TableNotFound),
         SqlState::DUPLICATE_TABLE => (StatusCode::CONFLICT, Code::TableAlreadyExists),
         SqlState::INVALID_SCHEMA_NAME | SqlState::INVALID_CATALOG_NAME => {
             (StatusCode::NOT_FOUND, Code::NamespaceNotFound)

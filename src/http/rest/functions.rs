@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::Routes;
 use super::caller::Caller;
-use super::error::{RestError, Result};
+use super::error::{Code, RestError, Result};
 use super::names::{field_path, literal, schema, sql_path};
 use super::request::{Body, Id, PageOf, page};
 use super::tables::no_object;
@@ -33,18 +33,13 @@ pub(super) fn routes(routes: &mut Routes) {
 /// `POST /v1/function/{id}/create`: the body is the registration document of the
 /// SDK without the name.
 async fn create(mut caller: Caller, id: Id, Body(mut given): Body<Map<String, Value>>) -> Result<Response> {
+    // Before there is a job whose id could not be told.
+    caller.ensure_registry().await?;
     let name = id.object()?;
     given.insert("name".to_owned(), json!(name.name));
     let document = Value::Object(given).to_string();
     let rows = caller.run(&format!("CREATE FUNCTION {name} FROM {} WITH (wait = false)", literal(&document))).await?;
-    let job_id = rows.text(0, "job_id").filter(|id| !id.is_empty());
-    let job_id = job_id.ok_or_else(|| {
-        RestError::new(
-            StatusCode::FORBIDDEN,
-            super::error::Code::PermissionDenied,
-            "permission denied: the answer is a job, which takes USAGE and OPERATE ON SYSTEM",
-        )
-    })?;
+    let job_id = rows.text(0, "job_id").ok_or_else(|| RestError::internal("a registration has no job"))?;
     Ok(reply::json(StatusCode::ACCEPTED, &json!({ "job_id": job_id })))
 }
 
@@ -63,23 +58,25 @@ impl Version {
 }
 
 /// `POST /v1/function/{id}/describe`
-async fn describe(caller: Caller, id: Id, Body(version): Body<Version>) -> Result<Response> {
-    let function = find(&caller, &id.object()?, version.number()?).await?;
+async fn describe(mut caller: Caller, id: Id, Body(version): Body<Version>) -> Result<Response> {
+    let function = find(&mut caller, &id.object()?, version.number()?).await?;
     Ok(reply::json(StatusCode::OK, &document(&function)?))
 }
 
 /// Returns a version that the caller may use; to him others do not exist.
-async fn find(caller: &Caller, name: &ObjectName, version: Option<u64>) -> Result<FunctionVersion> {
+async fn find(caller: &mut Caller, name: &ObjectName, version: Option<u64>) -> Result<FunctionVersion> {
+    let missing = || no_object(format!("function \"{}\" does not exist", name.name));
+    caller.run(&format!("DESCRIBE FUNCTION {name}")).await.map_err(|error| match error.code() {
+        Code::PermissionDenied | Code::InvalidInput => missing(),
+        _ => error,
+    })?;
     let full = TableName {
         database: caller.database().to_owned(),
         namespace: namespace_of(name.schema.as_deref().unwrap_or("public")),
         name: name.name.clone(),
     };
     let found = caller.engine().catalog().function(&full, version).await.map_err(SqlError::from)?;
-    match found {
-        Some(function) if may_use(caller, &function).await? => Ok(function),
-        _ => Err(no_object(format!("function \"{}\" does not exist", name.name))),
-    }
+    found.ok_or_else(missing)
 }
 
 async fn may_use(caller: &Caller, function: &FunctionVersion) -> Result<bool> {
@@ -105,14 +102,19 @@ pub(super) async fn of_job(caller: &Caller, job: &Job) -> Result<Option<Value>> 
         version.as_u64().or_else(|| version.as_str()?.parse().ok())
     });
     let made = caller.engine().catalog().function(&name, version).await.map_err(SqlError::from)?;
-    made.map(|function| document(&function)).transpose()
+    match made {
+        Some(function) if may_use(caller, &function).await? => document(&function).map(Some),
+        // Who reads the registry sees that there is a version, and not what it is.
+        _ => Ok(job.result.clone()),
+    }
 }
 
 /// `POST /v1/function/{id}/drop`
 async fn drop(mut caller: Caller, id: Id, Body(version): Body<Version>) -> Result<Response> {
     let name = id.object()?;
     let number = version.number()?.ok_or_else(|| RestError::invalid("version is missing"))?;
-    caller.run(&format!("DROP FUNCTION {name} WITH (version = '{number}')")).await?;
+    let dropped = caller.run(&format!("DROP FUNCTION {name} WITH (version = '{number}')")).await;
+    dropped.map_err(RestError::of_function)?;
     Ok(reply::json(StatusCode::OK, &json!({ "dropped": true })))
 }
 

@@ -36,12 +36,6 @@ struct Create {
     replace: Option<bool>,
     #[serde(default)]
     branch: Option<String>,
-    #[serde(default, rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(default, rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(default, rename = "context")]
-    _context: Option<Value>,
     #[serde(flatten)]
     parameters: Map<String, Value>,
 }
@@ -74,12 +68,6 @@ struct At {
     branch: Option<String>,
     limit: Option<u32>,
     page_token: Option<String>,
-    #[serde(rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(rename = "context")]
-    _context: Option<Value>,
 }
 
 async fn found(caller: &Caller, id: &Id, at: &At) -> Result<Vec<IndexRow>> {

@@ -7,7 +7,6 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use lancegate_catalog::{Table, TableKind};
-use lancegate_engine::exec::refresh::reads_registry;
 use lancegate_sql::{Ident, ObjectName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -53,7 +52,7 @@ async fn create(mut caller: Caller, id: Id, Body(given): Body<Definition>) -> Re
         (None, None) => return Err(RestError::invalid("query is missing")),
     };
     if with_data {
-        ensure_registry(&caller).await?;
+        caller.ensure_registry().await?;
     }
     let options = given.auto_refresh.map(|on| format!(" WITH (auto_refresh_enabled = {on})")).unwrap_or_default();
     let text = query(text)?;
@@ -78,18 +77,6 @@ async fn create(mut caller: Caller, id: Id, Body(given): Body<Definition>) -> Re
         body["version"] = json!(super::tables::newest_version(&caller, &name).await?);
     }
     Ok(reply::json(status, &body))
-}
-
-/// The answer is a job's id, which is known only to those who may read the registry.
-async fn ensure_registry(caller: &Caller) -> Result<()> {
-    if reads_registry(caller.engine(), &caller.session().principal).await? {
-        return Ok(());
-    }
-    Err(RestError::new(
-        StatusCode::FORBIDDEN,
-        Code::PermissionDenied,
-        "permission denied: the answer is a job, which takes USAGE and OPERATE ON SYSTEM",
-    ))
 }
 
 /// Submits a refresh and returns its job.
@@ -149,7 +136,7 @@ async fn refresh(mut caller: Caller, id: Id, Body(given): Body<Refresh>) -> Resu
     if given.source_version.is_some() {
         return Err(RestError::invalid("source_version is not supported: a refresh reads the newest versions"));
     }
-    ensure_registry(&caller).await?;
+    caller.ensure_registry().await?;
     if let Some(expected) = &given.expected_incarnation {
         let found = view(&mut caller, &name).await?.id.to_string();
         if *expected != found {

@@ -25,9 +25,6 @@ pub(super) fn routes(routes: &mut Routes) {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Request {
-    id: Option<Vec<String>>,
-    identity: Option<Value>,
-    context: Option<Value>,
     mode: Option<String>,
     behavior: Option<String>,
     properties: Option<Map<String, Value>>,

@@ -6,7 +6,6 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use lancegate_engine::exec::refresh::reads_registry;
 use lancegate_engine::sql::plan::Plan;
 use lancegate_sql::ObjectName;
 use serde::Deserialize;
@@ -17,7 +16,7 @@ use super::caller::Caller;
 use super::columns::shown;
 use super::error::{Code, RestError, Result};
 use super::names::{self, field_path, literal, sql_path};
-use super::request::{Body, Id};
+use super::request::{BodyWithId, Id};
 use super::tables::readable;
 use super::text::expression;
 use crate::http::reply;
@@ -44,8 +43,6 @@ const HINTS: [&str; 9] = [
 struct Backfill {
     column: String,
     #[serde(default)]
-    id: Option<Vec<String>>,
-    #[serde(default)]
     branch: Option<String>,
     #[serde(default, rename = "where")]
     filter: Option<String>,
@@ -55,25 +52,15 @@ struct Backfill {
     checkpoint_size: Option<u64>,
     #[serde(default)]
     read_version: Option<u64>,
-    #[serde(default, rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(default, rename = "context")]
-    _context: Option<Value>,
     #[serde(flatten)]
     options: Map<String, Value>,
 }
 
-async fn backfill_column(mut caller: Caller, id: Id, Body(given): Body<Backfill>) -> Result<Response> {
+async fn backfill_column(mut caller: Caller, id: Id, request: BodyWithId<Backfill>) -> Result<Response> {
+    let BodyWithId { id: repeated, body: given } = request;
     let name = id.object()?;
-    ensure_same_id(&id, given.id.as_deref())?;
-    // What the job's id is for is known only to those who may read the registry.
-    if !reads_registry(caller.engine(), &caller.session().principal).await? {
-        return Err(RestError::new(
-            StatusCode::FORBIDDEN,
-            Code::PermissionDenied,
-            "permission denied: the answer is a job, which takes USAGE and OPERATE ON SYSTEM",
-        ));
-    }
+    ensure_same_id(&id, repeated.as_deref())?;
+    caller.ensure_registry().await?;
     ensure_version(&mut caller, &name, given.read_version).await?;
     let (statement, mut ignored) = statement(&name, &given)?;
     let plan = caller.plan(&statement(Vec::new())).await.map_err(|error| unresolved(error, &given.column))?;

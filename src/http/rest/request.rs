@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
@@ -14,6 +14,7 @@ use lancegate_engine::exec::Engine;
 use lancegate_sql::ObjectName;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
 use super::error::{Code, RestError, Result};
@@ -40,6 +41,10 @@ pub(in crate::http) async fn guard(mut request: Request, next: Next) -> Response
     let _answering = peer.map(|ConnectInfo(peer)| peer.request());
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span).await;
     let mut response = answered.unwrap_or_else(|_| RestError::internal("a request handler panicked").into_response());
+    if let Some(error) = response.extensions_mut().remove::<RestError>() {
+        *response.body_mut() = error.response(Some(&id)).into_body();
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
@@ -122,11 +127,30 @@ struct PathId {
 }
 
 /// A JSON body; an empty one is `{}`, whatever its media type says, because many
-/// requests of the clients have none.
+/// requests of the clients have none. What the specification lets every request
+/// have beside its own fields is taken out: `id`, `identity`, `context`.
 #[derive(Debug)]
 pub(super) struct Body<T>(pub(super) T);
 
+/// As [`Body`], with the `id` that it repeats.
+#[derive(Debug)]
+pub(super) struct BodyWithId<T> {
+    /// The components of the id.
+    pub(super) id: Option<Vec<String>>,
+    /// The rest.
+    pub(super) body: T,
+}
+
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = RestError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self> {
+        let BodyWithId { id: _, body } = BodyWithId::from_request(request, state).await?;
+        Ok(Self(body))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for BodyWithId<T> {
     type Rejection = RestError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self> {
@@ -141,8 +165,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         if depth(text) > DEPTH_MAX {
             return Err(RestError::invalid(format!("the body is nested deeper than {DEPTH_MAX}")));
         }
-        let parsed = serde_json::from_slice(text);
-        parsed.map(Self).map_err(|error| RestError::invalid(format!("the body is not what is expected: {error}")))
+        let bad = |error| RestError::invalid(format!("the body is not what is expected: {error}"));
+        let mut fields: Map<String, Value> = serde_json::from_slice(text).map_err(bad)?;
+        fields.remove("identity");
+        fields.remove("context");
+        let id = fields.remove("id").map(serde_json::from_value).transpose().map_err(bad)?.flatten();
+        let body = serde_json::from_value(Value::Object(fields)).map_err(bad)?;
+        Ok(Self { id, body })
     }
 }
 

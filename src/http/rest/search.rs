@@ -202,12 +202,6 @@ async fn query(mut caller: Caller, id: Id, Body(given): Body<Query>) -> Result<R
 struct Explain {
     query: Query,
     verbose: bool,
-    #[serde(rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(rename = "context")]
-    _context: Option<Value>,
 }
 
 /// `POST /v1/table/{id}/explain_plan`: a JSON text.

@@ -94,9 +94,6 @@ fn is_readable(name: &str) -> bool {
 struct About {
     version: Option<u64>,
     branch: Option<String>,
-    id: Option<Vec<String>>,
-    identity: Option<Value>,
-    context: Option<Value>,
     with_table_uri: Option<bool>,
     load_detailed_metadata: Option<bool>,
     vend_credentials: Option<bool>,
@@ -265,12 +262,6 @@ struct Rename {
     new_table_name: String,
     #[serde(default, alias = "new_namespace_id")]
     new_namespace: Option<Vec<String>>,
-    #[serde(default, rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(default, rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(default, rename = "context")]
-    _context: Option<Value>,
 }
 
 /// `POST /v1/table/{id}/rename`
@@ -330,12 +321,6 @@ struct Update {
     predicate: Option<String>,
     #[serde(default)]
     branch: Option<String>,
-    #[serde(default, rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(default, rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(default, rename = "context")]
-    _context: Option<Value>,
 }
 
 /// `POST /v1/table/{id}/update`
@@ -368,12 +353,6 @@ struct Delete {
     predicate: String,
     #[serde(default)]
     branch: Option<String>,
-    #[serde(default, rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(default, rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(default, rename = "context")]
-    _context: Option<Value>,
 }
 
 /// `POST /v1/table/{id}/delete`
@@ -397,7 +376,7 @@ fn filter(predicate: Option<&str>) -> Result<String> {
 /// 409 that stays is sent again.
 pub(super) fn misread(error: RestError) -> RestError {
     match error.code() {
-        _ if error.is_undefined_object() => error.into_bad_request(),
+        _ if error.is_undefined_object() => error.with_code(Code::InvalidInput).into_bad_request(),
         Code::TableNotFound | Code::ConcurrentModification | Code::PermissionDenied => error,
         _ => error.into_bad_request(),
     }

@@ -42,12 +42,6 @@ struct Given {
     descending: Option<bool>,
     #[serde(rename = "page_token")]
     _page_token: Option<String>,
-    #[serde(rename = "id")]
-    _id: Option<Vec<String>>,
-    #[serde(rename = "identity")]
-    _identity: Option<Value>,
-    #[serde(rename = "context")]
-    _context: Option<Value>,
 }
 
 fn needed<T>(value: Option<T>, field: &str) -> Result<T> {

@@ -49,7 +49,8 @@ assert table.search().limit(5).offset(10).to_arrow()["id"].to_pylist() == [10, 1
 assert "_rowid" in table.search().with_row_id(True).limit(1).to_arrow().column_names
 assert table.search().where("id < 0").to_arrow().num_rows == 0
 raises("nope", lambda: table.search().where("nope > 1").to_list())
-raises("", lambda: table.search().where("id >").to_list())
+raises("is not an expression", lambda: table.search().where("id >").to_list())
+raises("function nofn does not exist", lambda: table.search().where("nofn(id) = 1").to_list())
 
 # Nearest vectors, without and with an index.
 query = rng.random(D, dtype=np.float32)
@@ -68,8 +69,10 @@ table.create_scalar_index("id")
 table.create_fts_index("text", with_position=True)
 listed = {index.name: (index.index_type, index.columns) for index in table.list_indices()}
 assert listed == {
-    "vector_idx": ("IvfFlat", ["vector"]), "id_idx": ("BTree", ["id"]), "text_idx": ("FTS", ["text"]),
-} or set(listed) == {"vector_idx", "id_idx", "text_idx"}, listed
+    "vector_idx": ("IvfFlat", ["vector"]),
+    "id_idx": ("BTree", ["id"]),
+    "text_idx": ("FTS", ["text"]),
+}, listed
 stats = table.index_stats("id_idx")
 assert (stats.num_indexed_rows, stats.num_unindexed_rows) == (N, 0), stats
 assert table.index_stats("nope") is None
@@ -87,8 +90,8 @@ boosted = BoostQuery(MatchQuery("red", "text"), MatchQuery("fox", "text"), negat
 assert table.search(boosted, query_type="fts").limit(3).to_list()[0]["id"] % 4 == 3
 hybrid = table.search(query_type="hybrid", vector_column_name="vector").vector(query).text("whale").limit(5).to_list()
 assert len(hybrid) == 5 and "_relevance_score" in hybrid[0], hybrid[:1]
-assert "Scan" in table.search(query).limit(2).explain_plan(True) or True
-assert isinstance(table.search(query).limit(2).analyze_plan(), str)
+assert "ANNIvfPartition" in table.search(query).limit(2).explain_plan(True)
+assert "output_rows=" in table.search(query).limit(2).analyze_plan()
 
 # An index does not hide what has changed since.
 table.update(where="id = 77", values={"text": "unheard of"})
@@ -98,7 +101,7 @@ assert 9_000 in [row["id"] for row in table.search("fox", query_type="fts").limi
 assert table.count_rows("id = 9000") == 1
 table.drop_index("id_idx")
 assert "id_idx" not in [index.name for index in table.list_indices()]
-raises("", lambda: table.drop_index("id_idx"))
+raises("id_idx", lambda: table.drop_index("id_idx"))
 
 # Versions and tags.
 before = table.version
@@ -120,5 +123,5 @@ table.tags.update("full", table.version)
 table.tags.delete("full")
 assert table.tags.list() == {}
 assert [found["version"] for found in table.list_versions()][-1] == table.version
-raises("", lambda: table.checkout(10_000))
+raises("10000", lambda: table.checkout(10_000))
 print("ok")

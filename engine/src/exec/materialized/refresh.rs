@@ -86,7 +86,7 @@ async fn run(engine: &Engine, job: &Job, progress: &Arc<Progress>) -> Result<Val
 
 async fn prepare(engine: &Engine, job: &Job, record: &Table, progress: &Arc<Progress>) -> Result<Prepared, WorkError> {
     let view = engine.store().open(&record.location).await.map_err(|error| unreadable(error, job))?;
-    let before = ViewState::of(&view);
+    let before = ViewState::readable(&view).map_err(storage)?;
     if let Some(result) = published(&view, &before, job).await? {
         return Ok(Prepared::Done(result));
     }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::sql::resolve::BoundTable;
+use crate::storage::StorageError;
 
 /// The key of [`ViewState`].
 const STATE: &str = "lancegate.mv";
@@ -94,11 +95,23 @@ impl ViewState {
         self
     }
 
-    /// Returns what a version says. A document that cannot be read is as none: the next
-    /// refresh computes everything.
+    /// Returns what a version says. A document that cannot be read is as none.
     pub(crate) fn of(dataset: &Dataset) -> Self {
         let text = dataset.schema().metadata.get(STATE);
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// As [`Self::of`], to be written back.
+    ///
+    /// # Errors
+    /// [`StorageError::Unsupported`] for a document of newer software.
+    pub(super) fn readable(dataset: &Dataset) -> Result<Self, StorageError> {
+        match dataset.schema().metadata.get(STATE) {
+            None => Ok(Self::default()),
+            Some(text) => serde_json::from_str(text).map_err(|error| StorageError::Unsupported {
+                what: format!("the state of the materialized view cannot be read: {error}"),
+            }),
+        }
     }
 
     /// Returns the result of a job whose rows a version shows.
