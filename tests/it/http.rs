@@ -108,5 +108,5 @@ async fn an_unknown_path_is_a_404_in_json() {
     let gateway = Gateway::start();
     let (status, kind, body) = get(&gateway, "/v1/nothing").await;
     assert_eq!((status, kind.as_str()), (404, "application/json"));
-    assert_eq!(body, "{\"error\":\"there is no GET /v1/nothing\"}");
+    assert_eq!(body, "{\"error\":\"there is no GET /v1/nothing\",\"code\":0}");
 }
