@@ -1,7 +1,9 @@
-//! What the refreshes of a computed column have come to, as far as the next automatic one depends on it.
+//! What the refreshes of a computed column, or of a materialized view, have come to, as far as the next automatic one
+//! depends on it.
 //!
-//! A *binding* is a computed column of a table generation on a branch; its key is the exclusive key of its refreshes. Its
-//! *revision* says which declaration: a column that is declared again is another one, whatever its field id is.
+//! A *binding* is a computed column of a table generation on a branch, or the query of a materialized view; its key is
+//! the exclusive key of its refreshes. Its *revision* says which declaration: a column that is declared again is another
+//! one, whatever its field id is.
 //! The history changes with the end of a job, in the transaction that ends it.
 
 use crate::Timestamp;
@@ -66,10 +68,10 @@ impl RefreshHistory {
     /// | succeeded | the streak ends | the streak and a block end |
     /// | failed, timed out | the streak grows | noted |
     /// | canceled, of a Function | blocks | blocks |
-    /// | canceled, of an expression | the streak grows | noted |
+    /// | canceled, of an expression or a view | the streak grows | noted |
     pub(crate) fn after(earlier: Option<Self>, job: &Job, gone: bool) -> Option<Self> {
         let (key, revision) = (job.exclusive_key.clone()?, job.binding.clone()?);
-        if !matches!(job.kind, JobKind::ComputedRefresh | JobKind::FunctionRefresh) || gone {
+        if gone {
             return None;
         }
         let at = job.finished_at?;

@@ -124,7 +124,7 @@ pub struct NewJob {
     pub idempotency_key: Option<String>,
     /// Whether nobody asked for it. Such a job is not made for a table that is gone.
     pub automatic: bool,
-    /// Which declaration of the column it refreshes; see [`RefreshHistory`](crate::RefreshHistory).
+    /// Which declaration of the column or view it refreshes; see [`RefreshHistory`](crate::RefreshHistory).
     pub binding: Option<String>,
     /// It is refused if its user has so many unfinished ones already; none is no limit.
     pub unfinished_max: Option<u32>,

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's helper fails the test")]
 
 mod auto_refresh;
+mod auto_views;
 mod bad_input;
 mod cli;
 mod computed;

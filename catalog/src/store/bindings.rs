@@ -84,7 +84,8 @@ async fn save(tx: &mut Tx, table: TableId, history: &RefreshHistory) -> Result<(
 }
 
 impl Catalog {
-    /// Returns what the refreshes of the columns of a table have come to, by binding; of all tables without one.
+    /// Returns what the refreshes of the columns of a table, or of a view, have come to, by binding; of all tables
+    /// without one.
     ///
     /// # Errors
     ///
@@ -104,7 +105,7 @@ impl Catalog {
     pub async fn active_refreshes(&self, table: Option<TableId>) -> Result<Vec<ActiveRefresh>> {
         let rows = sqlx::query(
             "SELECT job_id, exclusive_key, table_id, state, automatic FROM jobs
-             WHERE finished_at IS NULL AND kind IN ('computed_refresh', 'function_refresh')
+             WHERE finished_at IS NULL AND (binding IS NOT NULL OR kind IN ('computed_refresh', 'function_refresh'))
                 AND exclusive_key IS NOT NULL AND ($1 IS NULL OR table_id = $1)",
         )
         .bind(table.map(|id| id.to_string()))

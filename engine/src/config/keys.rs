@@ -51,7 +51,7 @@ pub(super) const SECTIONS: &[Section] = &[
     },
     Section { name: "query", doc: "What statements may use." },
     Section { name: "jobs", doc: "Refresh jobs and their history." },
-    Section { name: "column_refresh", doc: "Refreshes of computed columns." },
+    Section { name: "column_refresh", doc: "Refreshes of computed columns and materialized views." },
     Section { name: "functions", doc: "Workers that run Python Functions." },
     Section { name: "secrets", doc: "The values of CREATE SECRET." },
     Section { name: "log", doc: "What is written to standard error." },

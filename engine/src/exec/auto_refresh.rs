@@ -1,4 +1,4 @@
-//! Automatic refreshes: the tables that [`Scheduler`] looks at, and how its jobs come about.
+//! Automatic refreshes: the tables and materialized views that [`Scheduler`] looks at, and how its jobs come about.
 //!
 //! A job that nobody asked for is planned as the statement would be that asks for it, by the owner of the table, and is
 //! submitted without a privilege check of its own: as for every job, each claim decides whether its user still holds
@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::Utc;
 use lancegate_auth::{Subject, UserName};
-use lancegate_catalog::{CatalogError, Table, TableId, TableKind, TableName, Timestamp};
+use lancegate_catalog::{CatalogError, NewJob, Table, TableId, TableKind, TableName, Timestamp};
 use lancegate_sql::ast::{RefreshColumn, Statement};
 use lancegate_sql::{FieldPath, ObjectName, RefreshOptions};
 use tokio::sync::broadcast::error::RecvError;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Result, SqlError};
 use crate::exec::Engine;
 use crate::exec::refresh::{binding_key, new_job};
-use crate::jobs::auto::{Binding, Due, Scheduler, Scope, Seen, Source, Unit};
+use crate::jobs::auto::{Binding, Due, Scheduler, Scope, Seen, Source, Target, Unit};
 use crate::refresh::garbage::head;
 use crate::refresh::snapshot::Snapshot;
 use crate::refresh::status::{self, Declared, FailedRows, Work};
@@ -31,12 +31,14 @@ use crate::sql::resolve::{object_of, schema_of};
 use crate::storage::computed::{ComputedColumn, ComputedKind};
 use crate::storage::nested;
 
+pub(crate) mod views;
+
 /// How long a table is taken to have the branches that it had.
 const BRANCHES_KEPT: Duration = Duration::from_secs(60);
 /// The shortest time between two looks, however many jobs end.
 const LOOK_MIN: Duration = Duration::from_millis(50);
 
-/// Refreshes columns by themselves until `stop` fires.
+/// Refreshes columns and views by themselves until `stop` fires.
 pub async fn run(engine: Engine, stop: CancellationToken) {
     let (catalog, config) = (engine.catalog().clone(), *engine.jobs().auto());
     let preparations = engine.jobs().preparations().clone();
@@ -53,7 +55,7 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
             look = scheduler.look(scope, Utc::now()) => look,
         };
         let wake_at = look.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot look for columns to refresh");
+            tracing::warn!(%error, "cannot look for what is to be refreshed");
             None
         });
         let wait = wake_at.map(|at| (at - Utc::now()).to_std().unwrap_or_default().max(LOOK_MIN));
@@ -90,8 +92,7 @@ pub(crate) struct Tables {
 }
 
 struct Known {
-    location: String,
-    database: String,
+    record: Table,
     branches: Vec<String>,
     listed_at: Instant,
 }
@@ -105,8 +106,13 @@ impl Tables {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn location(&self, table: TableId) -> Option<(String, String)> {
-        self.known().get(&table).map(|known| (known.location.clone(), known.database.clone()))
+    fn record(&self, table: TableId) -> Option<Table> {
+        self.known().get(&table).map(|known| known.record.clone())
+    }
+
+    fn note(&self, record: &Table, branches: Vec<String>) {
+        let known = Known { record: record.clone(), branches, listed_at: Instant::now() };
+        self.known().insert(record.id, known);
     }
 
     /// Returns the branches of a table as they were a moment ago.
@@ -127,9 +133,7 @@ impl Tables {
             tracing::warn!(table = %table.name, %error, "cannot list the branches of a table");
             Vec::new()
         });
-        let (location, database) = (table.location.clone(), table.name.database.clone());
-        let known = Known { location, database, branches: branches.clone(), listed_at: Instant::now() };
-        self.known().insert(table.id, known);
+        self.note(table, branches.clone());
         branches
     }
 }
@@ -142,11 +146,16 @@ impl Source for Tables {
         let mut units = Vec::new();
         for database in self.engine.catalog().databases().await? {
             for table in self.engine.catalog().tables(&database.name, None).await? {
-                if table.kind != TableKind::Table {
-                    continue;
-                }
-                let branches = self.branches(&table).await.into_iter().map(Some);
-                units.extend(std::iter::once(None).chain(branches).map(|branch| Unit { table: table.id, branch }));
+                let branches = match table.kind {
+                    TableKind::Table => self.branches(&table).await,
+                    TableKind::MaterializedView => {
+                        self.note(&table, Vec::new());
+                        Vec::new()
+                    }
+                    TableKind::View => continue,
+                };
+                let branches = std::iter::once(None).chain(branches.into_iter().map(Some));
+                units.extend(branches.map(|branch| Unit { table: table.id, branch }));
             }
         }
         self.known().retain(|id, _| units.iter().any(|unit| unit.table == *id));
@@ -154,7 +163,11 @@ impl Source for Tables {
     }
 
     async fn see(&self, unit: &Unit, known: Option<&Seen>) -> Result<Option<Seen>> {
-        let Some((location, database)) = self.location(unit.table) else { return Ok(None) };
+        let Some(record) = self.record(unit.table) else { return Ok(None) };
+        if record.kind == TableKind::MaterializedView {
+            return views::see(&self.engine, &record).await;
+        }
+        let (location, database) = (record.location, record.name.database);
         let (store, branch) = (self.engine.store().clone(), unit.branch.clone());
         let known_version = known.map(|known| known.version);
         let looked = self.engine.runtime().run(async move {
@@ -175,14 +188,14 @@ impl Source for Tables {
         for declared in &declared {
             bindings.push(binding(&self.engine, &database, unit, declared).await?);
         }
-        Ok(Some(Seen { version, has_mem_wal, bindings }))
+        Ok(Some(Seen { version, has_mem_wal, bindings, basis: Vec::new() }))
     }
 
     async fn due(&self, unit: &Unit, binding: &Binding) -> Result<Due> {
-        let Some((location, _)) = self.location(unit.table) else { return Ok(Due::Nothing) };
-        let failed = failed_rows(&self.engine, unit, binding.field_id).await?;
-        let (store, branch) = (self.engine.store().clone(), unit.branch.clone());
-        let field_id = binding.field_id;
+        let Some(record) = self.record(unit.table) else { return Ok(Due::Nothing) };
+        let Target::Column { field_id, .. } = binding.target else { return views::due(&self.engine, &record).await };
+        let failed = failed_rows(&self.engine, unit, field_id).await?;
+        let (store, location, branch) = (self.engine.store().clone(), record.location, unit.branch.clone());
         let work = self.engine.runtime().run(async move {
             let Some(dataset) = head(&store, &location, branch.as_deref()).await? else { return Ok(Work::Nothing) };
             let Some(name) = nested::path_of(dataset.schema(), field_id) else { return Ok(Work::Nothing) };
@@ -198,22 +211,14 @@ impl Source for Tables {
     async fn submit(&self, unit: &Unit, binding: &Binding, now: Timestamp) -> Result<()> {
         let Some(table) = self.engine.catalog().table_by_id(unit.table).await? else { return Ok(()) };
         let owner = owner_of(&self.engine, &table).await?;
-        let principal = self.engine.principal(owner.clone()).await?;
-        let settings = Settings::for_user(owner.as_str(), false);
-        let (session, _) = Session::new(0, principal, table.name.database.clone(), settings);
-        let statement = Statement::RefreshColumn(statement(&table.name, unit, binding));
-        let Plan::RefreshColumn(plan) = self.engine.plan(&session, &statement, "", &[]).await? else {
-            return Err(SqlError::internal("REFRESH COLUMN was planned as something else"));
+        let job = match &binding.target {
+            Target::Column { name, field_id } => self.column_job(&table, unit, name, *field_id, &owner).await?,
+            Target::View => Some(views::job(&table, &owner)),
         };
-        if plan.table.record.id != unit.table || plan.column.field_id != binding.field_id {
-            // The name, or the column, stands for something else since the look; the next one sees it.
-            return Ok(());
-        }
-        let mut job = new_job(&plan, owner.as_str())?;
-        job.automatic = true;
-        match self.engine.catalog().submit(job, now).await {
+        let Some(job) = job else { return Ok(()) };
+        match self.engine.catalog().submit(NewJob { automatic: true, ..job }, now).await {
             Ok(job) => {
-                tracing::info!(job_id = %job.id, table = %table.name, column = binding.column, "automatic refresh")
+                tracing::info!(job_id = %job.id, table = %table.name, target = %binding.target, "automatic refresh")
             }
             // Somebody else was first; or the table has gone.
             Err(CatalogError::Busy { .. } | CatalogError::NotFound { .. }) => {}
@@ -223,10 +228,35 @@ impl Source for Tables {
     }
 }
 
-fn statement(table: &TableName, unit: &Unit, binding: &Binding) -> RefreshColumn {
-    let column = FieldPath::from_parts(nested::parts(&binding.column));
+impl Tables {
+    /// Returns the job of a column; `None` if the name, or the column, stands for something else since the look, which
+    /// the next one sees.
+    async fn column_job(
+        &self,
+        table: &Table,
+        unit: &Unit,
+        column: &str,
+        field_id: i32,
+        owner: &UserName,
+    ) -> Result<Option<NewJob>> {
+        let principal = self.engine.principal(owner.clone()).await?;
+        let settings = Settings::for_user(owner.as_str(), false);
+        let (session, _) = Session::new(0, principal, table.name.database.clone(), settings);
+        let statement = Statement::RefreshColumn(statement(&table.name, unit, column));
+        let Plan::RefreshColumn(plan) = self.engine.plan(&session, &statement, "", &[]).await? else {
+            return Err(SqlError::internal("REFRESH COLUMN was planned as something else"));
+        };
+        if plan.table.record.id != unit.table || plan.column.field_id != field_id {
+            return Ok(None);
+        }
+        new_job(&plan, owner.as_str()).map(Some)
+    }
+}
+
+fn statement(table: &TableName, unit: &Unit, column: &str) -> RefreshColumn {
+    let path = FieldPath::from_parts(nested::parts(column));
     RefreshColumn {
-        column: column.unwrap_or_else(|| FieldPath::column(binding.column.clone())),
+        column: path.unwrap_or_else(|| FieldPath::column(column.to_owned())),
         table: ObjectName {
             database: Some(table.database.clone()),
             schema: Some(schema_of(&table.namespace)),
@@ -238,7 +268,7 @@ fn statement(table: &TableName, unit: &Unit, binding: &Binding) -> RefreshColumn
     }
 }
 
-/// Returns with whose rights the columns of a table are refreshed: those of its owner, or, where a role owns it, of
+/// Returns with whose rights the columns of a table, or a view, are refreshed: those of its owner, or, where a role owns it, of
 /// whoever made it.
 async fn owner_of(engine: &Engine, table: &Table) -> Result<UserName> {
     let grants = engine.catalog().grants().await?;
@@ -260,8 +290,7 @@ pub(crate) async fn binding(engine: &Engine, database: &str, unit: &Unit, declar
     let intervals = enabled().map(|output| output.auto_refresh_interval_seconds.map(Duration::from_secs));
     Ok(Binding {
         key: key(column.field_id),
-        column: column.name.clone(),
-        field_id: column.field_id,
+        target: Target::Column { name: column.name.clone(), field_id: column.field_id },
         revision: is_known(engine, database, column).await?.then(|| status::revision(&declared.snapshot)),
         enabled: enabled().next().is_some(),
         // Those that set none are refreshed with the others.

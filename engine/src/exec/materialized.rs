@@ -4,7 +4,7 @@
 //! of kind `sql` ([`refresh`]) and one commit that replaces all rows, so that readers see
 //! the rows of one refresh, never a mixture. Creating a view fills it by the same job.
 
-use lancegate_catalog::{CatalogError, Job, JobKind, NewJob, Table};
+use lancegate_catalog::{CatalogError, Job, JobKind, NewJob, Table, TableId};
 use lancegate_sql::ViewOptions;
 use serde_json::json;
 
@@ -42,7 +42,8 @@ pub(super) async fn run(
         MaterializedPlan::Alter { view, options } => alter(engine, session, view.as_ref(), options).await,
         MaterializedPlan::Drop { views, missing } => drop(engine, session, views, missing).await,
         MaterializedPlan::Describe { view, .. } => {
-            let row = materialized_views::row(engine, view.clone()).await?;
+            let registry = reads_registry(engine, &session.principal).await?;
+            let row = materialized_views::row(engine, view.clone(), registry).await?;
             Ok(Outcome::batch(columns::batch(&materialized_views::columns(), &[row])?, "DESCRIBE"))
         }
         MaterializedPlan::Refresh(plan) => Box::pin(refresh_view(engine, session, plan, ctx)).await,
@@ -68,7 +69,7 @@ async fn create(
     durable::sync_commit(&dataset, None).await?;
     tables::name_record(engine, &session.principal, record.clone()).await?;
     block::created(session, &record.name);
-    warn_of_options(session, &plan.options);
+    warn_of_options(engine, session, name, &plan.options);
     if !plan.with_data {
         return Ok(Outcome::batch(Answer::created(name, "created").created_batch()?, TAG));
     }
@@ -94,7 +95,7 @@ async fn create(
 async fn alter(engine: &Engine, session: &mut Session, view: Option<&Table>, options: &ViewOptions) -> Result<Outcome> {
     let done = Ok(Outcome::Done("ALTER MATERIALIZED VIEW".to_owned()));
     let Some(view) = view else { return done };
-    warn_of_options(session, options);
+    warn_of_options(engine, session, &view.name.name, options);
     let location = view.location.clone();
     let (store, options) = (engine.store().clone(), options.clone());
     let change = engine.runtime().run_to_end(async move {
@@ -110,12 +111,12 @@ async fn alter(engine: &Engine, session: &mut Session, view: Option<&Table>, opt
     done
 }
 
-/// Says that nothing acts on an option yet.
-fn warn_of_options(session: &Session, options: &ViewOptions) {
-    if options.auto_refresh_enabled == Some(true) {
-        let warning = SqlError::new(SqlState::WARNING, "materialized views are not refreshed by themselves yet")
-            .hint("The option is kept. Run REFRESH MATERIALIZED VIEW meanwhile.");
-        session.notify(NoticeSeverity::Warning, warning);
+/// Says so if an option does not do what it says as the gateway is configured.
+fn warn_of_options(engine: &Engine, session: &Session, view: &str, options: &ViewOptions) {
+    if options.auto_refresh_enabled == Some(true) && !engine.jobs().auto().enabled {
+        let message = format!("materialized view \"{view}\" is not refreshed by itself, because that is switched off");
+        let hint = "The option is kept. Set column_refresh.enabled, or run REFRESH MATERIALIZED VIEW.";
+        session.notify(NoticeSeverity::Warning, SqlError::new(SqlState::WARNING, message).hint(hint));
     }
 }
 
@@ -171,12 +172,19 @@ async fn submit(engine: &Engine, session: &Session, plan: &RefreshMaterializedPl
     }
 }
 
-fn new_job(plan: &RefreshMaterializedPlan, user: &str) -> NewJob {
+/// Returns the exclusive key of the refreshes of a view.
+pub(in crate::exec) fn view_key(view: TableId) -> String {
+    format!("view/{view}")
+}
+
+/// Returns the job of a refresh.
+pub(in crate::exec) fn new_job(plan: &RefreshMaterializedPlan, user: &str) -> NewJob {
     let view = &plan.view;
     let mut job = NewJob::new(JobKind::Sql, &view.name.database, &view.name.name, user);
     job.namespace.clone_from(&view.name.namespace);
     job.table_id = Some(view.id);
-    job.exclusive_key = Some(format!("view/{}", view.id));
+    job.exclusive_key = Some(view_key(view.id));
+    job.binding = Some(state::query_digest(view));
     job.spec = json!({
         // Whose folder is written to; see the making of tables.
         "location": view.location,

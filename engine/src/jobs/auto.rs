@@ -1,4 +1,5 @@
-//! Refreshes that nobody asks for: computed columns whose rows are not current are refreshed again by themselves.
+//! Refreshes that nobody asks for: computed columns and materialized views whose rows are not current are refreshed
+//! again by themselves.
 //!
 //! [`decide`] is what happens and why, a pure function of what was observed and of the time. [`Scheduler`] looks at
 //! the tables ([`Source`]), decides, and submits; it keeps nothing that a restart must not lose: what refreshes have
@@ -18,7 +19,8 @@ mod decide;
 mod scheduler;
 
 pub use self::decide::{
-    Active, Binding, BlockedReason, Due, Sight, Standing, State, TableLoad, cooldown, gates, retry_delay, settled,
+    Active, Binding, BlockedReason, Due, Sight, Standing, State, TableLoad, Target, cooldown, gates, retry_delay,
+    settled,
 };
 pub use self::scheduler::{Scheduler, Scope, Seen, Source, Unit};
 pub(crate) use self::scheduler::{active, in_flight};

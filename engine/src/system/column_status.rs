@@ -19,9 +19,9 @@ use crate::error::{Result, SqlError};
 use crate::exec::Engine;
 use crate::exec::auto_refresh::{binding, failed_rows};
 use crate::exec::refresh::reads_registry;
-use crate::jobs::auto::{self, Binding, Due, Sight, Standing, State, TableLoad, Unit, gates, settled};
+use crate::jobs::auto::{self, Binding, Due, Sight, Standing, State, TableLoad, Target, Unit, gates, settled};
 use crate::refresh::garbage::head;
-use crate::refresh::status::{self, ColumnStatus, Declared, Work};
+use crate::refresh::status::{self, ColumnStatus, Declared, FailedRows, Work};
 use crate::sql::plan::Planner;
 use crate::sql::resolve::{no_relation, object_of};
 use crate::storage::computed::ComputedColumn;
@@ -187,7 +187,10 @@ impl Look<'_> {
     }
 
     async fn count(&self, declared: Declared, shared: &Binding) -> Result<(Option<ColumnStatus>, Option<Due>)> {
-        let failed = failed_rows(self.engine, self.unit, shared.field_id).await?;
+        let failed = match shared.target {
+            Target::Column { field_id, .. } => failed_rows(self.engine, self.unit, field_id).await?,
+            Target::View => FailedRows::default(),
+        };
         let counted = self.engine.runtime().run(async move {
             let counts = status::status(&declared.snapshot, &failed).await?;
             Ok((counts, status::work(&declared.snapshot, &failed).await?))
@@ -196,7 +199,7 @@ impl Look<'_> {
             Ok((counts, work)) => Ok((Some(counts), Some(due(work)))),
             // One column that cannot be read does not hide the others.
             Err(error) => {
-                tracing::warn!(table = %self.table.name, column = shared.column, %error, "cannot count rows");
+                tracing::warn!(table = %self.table.name, column = %shared.target, %error, "cannot count rows");
                 Ok((None, None))
             }
         }

@@ -1,19 +1,23 @@
 //! `system.public.materialized_views`: the materialized views of the connected database
-//! that the caller may read. DESCRIBE MATERIALIZED VIEW answers with one row of it.
+//! that the caller may read, and what their automatic refresh waits for. DESCRIBE
+//! MATERIALIZED VIEW answers with one row of it. Ids of jobs are part of the registry, so
+//! they are shown to those who may read that.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
 use lancegate_auth::{Privilege, Requirement, decide};
-use lancegate_catalog::{Table, TableKind, Timestamp};
+use lancegate_catalog::{FailedRefresh, Table, TableKind, Timestamp};
 use serde_json::json;
 
 use super::columns::{self, Column, borrowed, made};
 use super::{SystemContext, SystemRelation};
 use crate::error::Result;
 use crate::exec::Engine;
+use crate::exec::auto_refresh::views::{self, ViewStatus};
 use crate::exec::materialized::state::{Refreshed, ViewState};
+use crate::exec::refresh::reads_registry;
 use crate::sql::resolve::object_of;
 
 /// Views that are opened at once.
@@ -25,11 +29,18 @@ pub(crate) struct Row {
     record: Table,
     state: ViewState,
     version: u64,
+    status: ViewStatus,
+    /// Whether the reader may know of jobs.
+    registry: bool,
 }
 
 impl Row {
     fn refreshed(&self) -> Option<&Refreshed> {
         self.state.refreshed.as_ref()
+    }
+
+    fn failed(&self) -> Option<&FailedRefresh> {
+        self.status.history.as_ref()?.failed.as_ref()
     }
 }
 
@@ -45,11 +56,27 @@ pub(crate) fn columns() -> Vec<Column<Row>> {
         Column::<Row>::bigint("rows", |row| columns::count(row.refreshed()?.rows)),
         Column::<Row>::bigint("source_version", |row| columns::count(row.refreshed()?.source_version)),
         Column::<Row>::json("sources", |row| {
-            let sources = row.refreshed()?.sources.as_ref()?.iter();
+            let sources = row.refreshed()?.sources.as_ref()?.iter().filter(|source| source.has_rows());
             made(json!(sources.map(|one| json!({ "table": one.name, "version": one.version })).collect::<Vec<_>>()))
         }),
         Column::<Row>::boolean("auto_refresh_enabled", |row| row.state.auto_refresh_enabled),
         Column::<Row>::double("auto_refresh_interval_seconds", |row| row.state.auto_refresh_interval_seconds),
+        Column::<Row>::text("auto_refresh_state", |row| borrowed(row.status.standing.state.as_str())).not_null(),
+        Column::<Row>::text("blocked_reason", |row| {
+            row.status.standing.blocked.and_then(|reason| borrowed(reason.as_str()))
+        }),
+        Column::<Row>::text("active_job_id", |row| {
+            row.status.active.as_ref().filter(|_| row.registry).and_then(|active| made(active.job))
+        }),
+        Column::<Row>::integer("failure_streak", |row| {
+            i32::try_from(row.status.history.as_ref().map_or(0, |history| history.failure_streak)).ok()
+        }),
+        Column::<Row>::text("last_failure_job", |row| {
+            row.failed().filter(|_| row.registry).and_then(|failed| made(failed.job))
+        }),
+        Column::<Row>::timestamp("last_failure_at", |row| Some(row.failed()?.at)),
+        Column::<Row>::text("last_failure", |row| row.failed()?.message.as_deref().and_then(borrowed)),
+        Column::<Row>::timestamp("next_run_at", |row| row.status.standing.next_run_at),
     ]
 }
 
@@ -61,10 +88,12 @@ pub(crate) fn schema() -> SchemaRef {
 /// Returns what is told of one view.
 ///
 /// # Errors
-/// If its files cannot be read.
-pub(crate) async fn row(engine: &Engine, record: Table) -> Result<Row> {
+/// If its files, or the metadata store, cannot be read.
+pub(crate) async fn row(engine: &Engine, record: Table, registry: bool) -> Result<Row> {
     let dataset = engine.store().open(&record.location).await?;
-    Ok(Row { record, state: ViewState::of(&dataset), version: dataset.version_id() })
+    let (state, version) = (ViewState::of(&dataset), dataset.version_id());
+    let status = views::status(engine, &record, version, &state).await?;
+    Ok(Row { record, state, version, status, registry })
 }
 
 /// See the module documentation.
@@ -89,13 +118,14 @@ impl SystemRelation for MaterializedViews {
     async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
         let (engine, caller) = (&context.engine, &context.caller);
         let grants = engine.catalog().grants().await?;
-        let mut views = engine.catalog().tables(&caller.database, None).await?;
-        views.retain(|view| {
+        let mut listed = engine.catalog().tables(&caller.database, None).await?;
+        listed.retain(|view| {
             let needed = Requirement::new(Privilege::Select, object_of(view));
             view.kind == TableKind::MaterializedView && decide(&caller.principal, &grants, &needed).allowed()
         });
-        views.truncate(limit.unwrap_or(usize::MAX));
-        let rows = futures::stream::iter(views).map(|view| row(engine, view)).buffered(OPEN_AT_ONCE);
+        listed.truncate(limit.unwrap_or(usize::MAX));
+        let registry = reads_registry(engine, &caller.principal).await?;
+        let rows = futures::stream::iter(listed).map(|view| row(engine, view, registry)).buffered(OPEN_AT_ONCE);
         columns::batch(&columns(), &rows.try_collect::<Vec<_>>().await?)
     }
 }

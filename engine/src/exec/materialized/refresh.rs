@@ -90,13 +90,10 @@ async fn prepare(engine: &Engine, job: &Job, record: &Table, progress: &Arc<Prog
     if let Some(result) = published(&view, &before, job).await? {
         return Ok(Prepared::Done(result));
     }
-    let plan = bound(engine, job, record).await?;
-    let sources = plan.sources.clone().unwrap_or_default();
-    let source_version = state::source_version(&sources);
-    let versions: Option<Vec<SourceVersion>> = match is_repeatable(&plan.logical).map_err(failed)? {
-        true => plan.sources.as_ref().map(|sources| sources.iter().map(SourceVersion::of).collect()),
-        false => None,
-    };
+    let user = UserName::parse(&job.submitted_by).map_err(|error| failed(SqlError::internal(error)))?;
+    let plan = bound(engine, user, record).await.map_err(failed)?;
+    let source_version = state::source_version(plan.sources.as_deref().unwrap_or_default());
+    let versions = versions(&plan).map_err(failed)?;
     let full = job.spec.get(FULL).and_then(Value::as_bool).unwrap_or(false);
     let last = before.refreshed.as_ref().filter(|last| last.sources.is_some() && last.sources == versions);
     if let Some(last) = last.filter(|_| !full) {
@@ -124,19 +121,26 @@ async fn published(view: &Dataset, state: &ViewState, job: &Job) -> Result<Optio
     Ok(Some(result))
 }
 
-/// Binds the query of the view for the user of the job, with his rights.
-async fn bound(engine: &Engine, job: &Job, record: &Table) -> Result<QueryPlan, WorkError> {
-    let user = UserName::parse(&job.submitted_by).map_err(|error| failed(SqlError::internal(error)))?;
+/// Returns what the rows of a query come from, if from that they are sure to be the same again.
+pub(in crate::exec) fn versions(plan: &QueryPlan) -> Result<Option<Vec<SourceVersion>>, SqlError> {
+    Ok(match is_repeatable(&plan.logical)? {
+        true => plan.sources.as_ref().map(|sources| sources.iter().map(SourceVersion::of).collect()),
+        false => None,
+    })
+}
+
+/// Binds the query of a view for a user, with his rights, every table at its newest version.
+pub(in crate::exec) async fn bound(engine: &Engine, user: UserName, record: &Table) -> Result<QueryPlan, SqlError> {
     let settings = Settings::for_user(user.as_str(), false);
-    let principal = engine.principal(user).await.map_err(failed)?;
+    let principal = engine.principal(user).await?;
     let (session, _) = Session::new(0, principal, record.name.database.clone(), settings);
     let planner = Planner::new(engine.clone(), &session, "", &[]);
     let of = record.clone();
-    let query = engine.runtime().run(async move { planner.bind_view_query(&of).await }).await.map_err(failed)?;
-    let plan = engine.authorize(&session, Plan::Query(Box::new(query))).await.map_err(failed)?;
+    let query = engine.runtime().run(async move { planner.bind_view_query(&of).await }).await?;
+    let plan = engine.authorize(&session, Plan::Query(Box::new(query))).await?;
     match &*plan {
         Plan::Query(query) => Ok(query.as_ref().clone()),
-        _ => Err(failed(SqlError::internal("a query was authorized as something else"))),
+        _ => Err(SqlError::internal("a query was authorized as something else")),
     }
 }
 

@@ -12,8 +12,9 @@ use lancegate_catalog::{Job, JobId, Table};
 use lancegate_sql::ViewOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
-use crate::sql::resolve::BoundTable;
+use crate::sql::plan::query::Origin;
 use crate::storage::StorageError;
 
 /// The key of [`ViewState`].
@@ -50,35 +51,64 @@ pub(crate) struct Refreshed {
     pub(crate) source_version: u64,
 }
 
-/// A table as it was read.
+/// A table as it was read, or a view that it was read through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SourceVersion {
-    /// The generation of the table.
+    /// The generation.
     pub(crate) table: String,
     /// Its name then.
     pub(crate) name: String,
-    /// The version.
+    /// The version; 0 of a view.
     pub(crate) version: u64,
     /// When that was committed, in nanoseconds: a folder that other software made
-    /// anew counts from 1 again.
+    /// anew counts from 1 again. Empty of a view.
     pub(crate) committed_at: String,
+    /// The digest of a view's query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) query: Option<String>,
 }
 
 impl SourceVersion {
-    pub(super) fn of(table: &BoundTable) -> Self {
-        Self {
-            table: table.record.id.to_string(),
-            name: table.record.name.to_string(),
-            version: table.dataset.version_id(),
-            committed_at: table.dataset.manifest().timestamp_nanos.to_string(),
+    pub(super) fn of(origin: &Origin) -> Self {
+        match origin {
+            Origin::Table(table) => Self::of_table(&table.record, &table.dataset),
+            Origin::View(view) => Self::of_view(view),
         }
+    }
+
+    /// Returns a table as it is now.
+    pub(crate) fn of_table(record: &Table, newest: &Dataset) -> Self {
+        Self {
+            table: record.id.to_string(),
+            name: record.name.to_string(),
+            version: newest.version_id(),
+            committed_at: newest.manifest().timestamp_nanos.to_string(),
+            query: None,
+        }
+    }
+
+    /// Returns a view as it is now.
+    pub(crate) fn of_view(record: &Table) -> Self {
+        let (table, name) = (record.id.to_string(), record.name.to_string());
+        Self { table, name, version: 0, committed_at: String::new(), query: Some(query_digest(record)) }
+    }
+
+    /// Whether it is a table, or a materialized view: something with rows of its own.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.query.is_none()
     }
 }
 
 /// Returns the number that stands for all sources: the version of the only one; of
 /// several the sum, which grows with each; 0 without any.
-pub(super) fn source_version(sources: &[BoundTable]) -> u64 {
-    sources.iter().map(|table| table.dataset.version_id()).sum()
+pub(super) fn source_version(sources: &[Origin]) -> u64 {
+    sources.iter().filter_map(Origin::version).sum()
+}
+
+/// Returns what tells the query of a view from another one.
+pub(crate) fn query_digest(view: &Table) -> String {
+    let digest = Sha256::digest(view.definition.as_deref().unwrap_or_default());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl ViewState {
@@ -132,8 +162,9 @@ impl ViewState {
         if let Some(refreshed) = &self.refreshed {
             metadata.insert("mv.refreshed_at_ms".to_owned(), refreshed.at_millis.to_string());
             metadata.insert("mv.view_version".to_owned(), version.to_string());
-            if let Some([source]) = refreshed.sources.as_deref() {
-                metadata.insert("mv.source_version".to_owned(), source.version.to_string());
+            let mut sources = refreshed.sources.iter().flatten().filter(|source| source.has_rows());
+            if let (Some(only), None) = (sources.next(), sources.next()) {
+                metadata.insert("mv.source_version".to_owned(), only.version.to_string());
             }
         }
         metadata

@@ -1,5 +1,6 @@
-//! Whether a column is refreshed by itself now, and if not, what it waits for: pure functions.
+//! Whether a column, or a materialized view, is refreshed by itself now, and if not, what it waits for: pure functions.
 
+use std::fmt;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -10,15 +11,36 @@ use super::{AutoConfig, Preparation};
 /// No wait after failures is longer.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is declared of a column that may be refreshed by itself. Columns that a Function fills together are one.
+/// What a refresh fills.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A computed column; of several that a Function fills together the first.
+    Column {
+        /// Its name.
+        name: String,
+        /// Its field.
+        field_id: i32,
+    },
+    /// A materialized view: all of its rows.
+    View,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Column { name, .. } => f.write_str(name),
+            Self::View => f.write_str("the view"),
+        }
+    }
+}
+
+/// What is declared of something that may be refreshed by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
     /// The exclusive key of its refreshes.
     pub key: String,
-    /// The column, of several the first.
-    pub column: String,
-    /// The field of the column.
-    pub field_id: i32,
+    /// What it fills.
+    pub target: Target,
     /// Which declaration it is; `None` if nothing here can refresh it: other software bound its Function, or the
     /// version of the Function is gone.
     pub revision: Option<String>,
@@ -26,7 +48,7 @@ pub struct Binding {
     pub enabled: bool,
     /// The least time from a success to the next refresh, if the column sets one.
     pub interval: Option<Duration>,
-    /// The keys of the computed columns that it reads, directly or through others.
+    /// The keys of the computed columns, or of the materialized views, that it reads, directly or through others.
     pub inputs: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ use lancegate_catalog::{ActiveRefresh, Catalog, CatalogError, JobState, RefreshH
 use super::decide::{Active, Binding, Due, Sight, Standing, State, TableLoad, gates, settled};
 use super::{AutoConfig, Preparations};
 
-/// A table, or a branch of one.
+/// A table, a branch of one, or a materialized view.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Unit {
     /// The generation.
@@ -24,8 +24,10 @@ pub struct Seen {
     pub version: u64,
     /// Whether writes are in no version yet.
     pub has_mem_wal: bool,
-    /// Its computed columns, each before those that read it.
+    /// Its computed columns, each before those that read it; of a materialized view its query.
     pub bindings: Vec<Binding>,
+    /// What else the rows depend on: of a materialized view what it reads, each at its version. Only compared.
+    pub basis: Vec<String>,
 }
 
 /// Where a scheduler looks and submits.
@@ -203,7 +205,7 @@ impl<S: Source> Scheduler<S> {
                 settled(due)
             }
             Err(error) => {
-                tracing::warn!(table = %unit.table, column = binding.column, %error, "cannot look at the rows of a column");
+                tracing::warn!(table = %unit.table, target = %binding.target, %error, "cannot look at rows");
                 Standing::unobservable()
             }
         }
@@ -226,8 +228,8 @@ impl<S: Source> Scheduler<S> {
                     }
                 }
                 Err(error) => {
-                    let column = &binding.column;
-                    tracing::warn!(table = %unit.table, column, %error, "cannot submit an automatic refresh");
+                    let target = &binding.target;
+                    tracing::warn!(table = %unit.table, %target, %error, "cannot submit an automatic refresh");
                     self.preparations.failed(&binding.key, version, error.to_string(), now);
                     let until = self.preparations.of(&binding.key, version).map(|preparation| preparation.until);
                     if let Some(known) = self.known.get_mut(&unit) {

@@ -146,7 +146,7 @@ impl World {
             columns.iter().zip(0..).map(|(column, field)| binding(&unit, column, field)).collect();
         let mut tables = self.script.tables();
         tables.due.extend(bindings.iter().map(|binding| (binding.key.clone(), Due::Rows)));
-        tables.seen.push((unit.clone(), Seen { version: 1, has_mem_wal: false, bindings }));
+        tables.seen.push((unit.clone(), Seen { version: 1, has_mem_wal: false, bindings, basis: Vec::new() }));
         unit
     }
 
@@ -159,7 +159,7 @@ impl World {
     fn binding(&self, unit: &Unit, column: &str) -> Binding {
         let tables = self.script.tables();
         let (_, seen) = tables.seen.iter().find(|(known, _)| known == unit).unwrap();
-        seen.bindings.iter().find(|binding| binding.column == column).unwrap().clone()
+        seen.bindings.iter().find(|binding| binding.target.to_string() == column).unwrap().clone()
     }
 
     /// Looks at everything; returns when to look again.
@@ -241,8 +241,7 @@ fn scheduler(catalog: &Catalog, script: &Script, config: AutoConfig) -> Schedule
 fn binding(unit: &Unit, column: &str, field_id: i32) -> Binding {
     Binding {
         key: key(unit, field_id),
-        column: column.to_owned(),
-        field_id,
+        target: Target::Column { name: column.to_owned(), field_id },
         revision: Some(format!("fb_{field_id}")),
         enabled: true,
         interval: None,

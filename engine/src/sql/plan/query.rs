@@ -35,10 +35,12 @@ use crate::system::{self, SYSTEM_DATABASE, SystemContext};
 pub(crate) mod binder;
 pub(crate) mod calls;
 pub(crate) mod one_row;
+mod origins;
 pub(crate) mod registered;
 
 use binder::Binder;
 use one_row::OneRow;
+pub(crate) use origins::Origin;
 
 /// Views over views, at most.
 const VIEW_DEPTH_MAX: usize = 32;
@@ -56,9 +58,8 @@ pub struct QueryPlan {
     pub reads: Vec<Read>,
     /// The state that the query was bound in and is planned with.
     pub state: Arc<PlannerState>,
-    /// The tables that it reads, those below views included, each at its version;
-    /// `None` if it reads something else, which has no version.
-    pub sources: Option<Vec<BoundTable>>,
+    /// What its rows come from; `None` if it reads something that has no version.
+    pub sources: Option<Vec<Origin>>,
     /// The version of the table that is changed, if one is.
     pub target: Option<Arc<Dataset>>,
     /// How a query that reads nothing is evaluated on the spot.
@@ -93,7 +94,7 @@ struct Loaded {
     reads: Vec<Read>,
     is_table: bool,
     /// See [`QueryPlan::sources`].
-    sources: Option<Vec<BoundTable>>,
+    sources: Option<Vec<Origin>>,
     /// The version of the table that the statement changes.
     target: Option<Arc<Dataset>>,
     /// The newest version of a table, which can be looked up again.
@@ -318,7 +319,8 @@ impl Planner {
             }
         }
         let of_session = Arc::ptr_eq(&state, self.caller.state(self.engine.state()));
-        let sources = of_session.then(|| sources_of(loaded.values())).flatten();
+        let sources =
+            of_session.then(|| origins::of(loaded.values().map(|relation| relation.sources.as_deref()))).flatten();
         let target = loaded.values().find_map(|relation| relation.target.clone());
         let one_row = OneRow::of(&analyzed, parameters.reported.len(), &state)?;
         let basis = self.basis(&state, loaded);
@@ -446,7 +448,7 @@ impl Planner {
         let provider = LanceTable::new(Arc::clone(&bound.dataset), object.clone(), shown, columns);
         let reads = vec![scope.read(Requirement::new(Privilege::Select, object))];
         let target = (shown == Columns::Stored).then(|| Arc::clone(&bound.dataset));
-        let sources = Some(vec![bound]);
+        let sources = Some(vec![Origin::Table(bound)]);
         Loaded { source: provider_as_source(Arc::new(provider)), reads, is_table: true, sources, target, newest: None }
     }
 
@@ -463,6 +465,7 @@ impl Planner {
         let mut reads = vec![scope.read(Requirement::new(Privilege::Select, object_of(&record)))];
         reads.extend(plan.reads);
         let sources = if is_repeatable(&plan.logical)? { plan.sources } else { None };
+        let sources = sources.map(|below| [below, vec![Origin::View(record)]].concat());
         let view = ViewTable::new(binder::renamed(plan.logical, &plan.columns)?, Some(text));
         let source = provider_as_source(Arc::new(view));
         Ok(Loaded { source, reads, is_table: false, sources, target: None, newest: None })
@@ -638,22 +641,6 @@ fn reference(name: &ObjectName) -> TableReference {
         (_, Some(schema)) => TableReference::partial(schema.as_str(), name.name.as_str()),
         (_, None) => TableReference::bare(name.name.as_str()),
     }
-}
-
-fn sources_of<'a>(loaded: impl Iterator<Item = &'a Loaded>) -> Option<Vec<BoundTable>> {
-    let mut sources: Vec<BoundTable> = Vec::new();
-    for relation in loaded {
-        for table in relation.sources.as_ref()? {
-            let known = |known: &BoundTable| {
-                known.record.id == table.record.id && known.dataset.version_id() == table.dataset.version_id()
-            };
-            if !sources.iter().any(known) {
-                sources.push(table.clone());
-            }
-        }
-    }
-    sources.sort_by(|a, b| a.record.name.cmp(&b.record.name));
-    Some(sources)
 }
 
 /// Returns whether a query over the same rows gives the same rows again: whether it
