@@ -349,7 +349,10 @@ async fn j19_a_running_refresh_that_is_canceled_blocks_its_binding_on_its_branch
     {
         let mut tables = world.script.tables();
         tables.due = HashMap::from([(of_branch.key.clone(), Due::Rows), (canceled.clone(), Due::Rows)]);
-        tables.seen.push((branch, Seen { version: 1, has_mem_wal: false, bindings: vec![of_branch.clone()] }));
+        tables.seen.push((
+            branch,
+            Seen { version: 1, has_mem_wal: false, bindings: vec![of_branch.clone()], basis: Vec::new() },
+        ));
     }
     world.look(at(2)).await;
     assert_eq!(world.keys().await, [of_branch.key], "and so does the same column on a branch");
