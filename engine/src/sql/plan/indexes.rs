@@ -412,10 +412,7 @@ pub(crate) fn fitted(dataset: &Dataset, path: &str, spec: &IndexSpec) -> Result<
         Some(spec) => Ok((column, spec)),
         None => {
             let name = crate::system::objects::type_name(&column.field);
-            let method = match spec {
-                IndexSpec::Auto => "of any method".to_owned(),
-                _ => "of this method".to_owned(),
-            };
+            let method = spec.method().map_or_else(|| "of any method".to_owned(), |name| format!("of method {name}"));
             let message = format!("column \"{}\" of type {name} cannot have an index {method}", column.names.join("."));
             let hint = match data_type {
                 DataType::Utf8 | DataType::LargeUtf8 => {

@@ -196,6 +196,30 @@ impl IndexSpec {
         }
     }
 
+    /// Returns the name of the method in SQL; none of [`IndexSpec::Auto`].
+    pub fn method(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Auto => return None,
+            Self::Scalar(ScalarKind::BTree) => "btree",
+            Self::Scalar(ScalarKind::Bitmap) => "bitmap",
+            Self::Scalar(ScalarKind::LabelList) => "label_list",
+            Self::Scalar(ScalarKind::NGram) => "ngram",
+            Self::Scalar(ScalarKind::ZoneMap) => "zonemap",
+            Self::Scalar(ScalarKind::Fm) => "fm",
+            Self::BloomFilter { .. } => "bloom_filter",
+            Self::FullText(_) => "fts",
+            Self::Vector(vector) => match vector.kind {
+                VectorKind::IvfFlat => "ivf_flat",
+                VectorKind::IvfSq => "ivf_sq",
+                VectorKind::IvfPq => "ivf_pq",
+                VectorKind::IvfRq => "ivf_rq",
+                VectorKind::IvfHnswFlat => "ivf_hnsw_flat",
+                VectorKind::IvfHnswSq => "ivf_hnsw_sq",
+                VectorKind::IvfHnswPq => "ivf_hnsw_pq",
+            },
+        })
+    }
+
     /// Returns whether this is an index of words.
     pub fn is_full_text(&self) -> bool {
         matches!(self, Self::FullText(_))
