@@ -54,6 +54,7 @@ demo: tools ## Build with the quick profile and show the main job through psql.
 .PHONY: test
 test: lint python ## Run everything that CI runs.
 	$(call need,psql,postgresql-client)
+	$(call need,openssl,openssl)
 	$(call need,java,default-jre-headless)
 	@test -e /usr/share/java/postgresql.jar || { \
 		echo "installing from Debian: libpostgresql-jdbc-java, because postgresql.jar is missing"; \
@@ -67,9 +68,16 @@ else
 endif
 
 .PHONY: lint
-lint: tools ## Check the format and run clippy; a warning is an error.
+lint: tools ## Check the format, the dependencies and run clippy; a warning is an error.
 	cargo fmt --all --check
+	$(call need,python3,python3)
+	python3 tests/dependencies.py
 	cargo clippy $(QUICK) $(TESTED) --all-targets -- -D warnings
+
+.PHONY: advisories
+advisories: tools ## Ask the database of advisories about the dependencies; needs a network, and builds cargo-deny once.
+	@command -v cargo-deny >/dev/null || { echo "building cargo-deny, because it is missing"; cargo install --locked cargo-deny; }
+	cargo deny check
 
 .PHONY: build
 build: tools ## Build the release binary to bin/lancegate.

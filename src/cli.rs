@@ -37,7 +37,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the gateway until SIGINT or SIGTERM.
+    /// Run the gateway until SIGINT or SIGTERM; SIGHUP reads rules, certificates and keys again.
     Serve(serve::ServeArgs),
     /// Show the main job on a small data set in a temporary folder.
     Demo(demo::DemoArgs),

@@ -19,10 +19,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, FirstLogin};
+use crate::audit::AuditLog;
 use crate::http::rest::Front;
 use crate::http::{self, HttpShared};
-use crate::pg::{self, Identities, PgShared, PgTls};
+use crate::pg::{self, AccessRules, Identities, PgShared, PgTls, UnixSocket};
 use crate::shutdown::{Readiness, Stage, step};
+use crate::tls::ClientAuthorities;
+use crate::tokens::Tokens;
+use lancegate_engine::audit::Audit;
 use lancegate_engine::config::{Config, DEFAULT_CLASS, GpuClass};
 use lancegate_engine::error::SqlError;
 use lancegate_engine::exec::{Engine, EngineParts, QueryConfig, auto_refresh};
@@ -36,10 +40,12 @@ use lancegate_engine::storage::Store;
 
 mod compute;
 mod error;
+mod reload;
 
 use compute::Compute;
 pub use error::StartError;
 pub(crate) use error::metadata_advice;
+use reload::Reload;
 
 /// Open statements may take so long to end once the gateway stops.
 const STATEMENTS_DEADLINE: Duration = Duration::from_secs(20);
@@ -60,6 +66,8 @@ pub struct Gateway {
     jobs: Jobs,
     compute: Compute,
     auto: Option<Server>,
+    audit: Option<Server>,
+    reload: Reload,
     pg: Server,
     http: Server,
 }
@@ -74,7 +82,13 @@ impl Gateway {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let (pg_listener, pg_addr) = bind("pg.listen", config.pg.listen).await?;
         let (http_listener, http_addr) = bind("http.listen", config.http.listen).await?;
-        let tls = read_tls(&config)?;
+        let doors = Doors {
+            tls: read_tls(&config)?,
+            access: AccessRules::load(&config)?,
+            unix: bind_unix(&config, pg_addr.port())?,
+            audit: open_audit(&config)?,
+        };
+        let tokens = Tokens::new(&config.jwt_issuers).map_err(|error| StartError::Tokens(error.to_string()))?;
         let readiness = Arc::new(Readiness::default());
         let metrics = Arc::new(Metrics::new());
         let (http, http_shared) = start_http(&config, http_listener, &readiness, &metrics);
@@ -93,17 +107,33 @@ impl Gateway {
         let store = Store::new(&config.data).map_err(StartError::Store)?.counting(metrics.commits.clone());
         let parts = jobs_parts(&config, &catalog, &store, &compute, &metrics, &functions);
         let jobs = Jobs::start(parts).await.map_err(StartError::Metadata)?;
-        let engine = open_engine(&config, &catalog, store, &jobs, functions, secrets)?;
+        let audit = doors.audit.clone();
+        let engine = open_engine(&config, &catalog, store, &jobs, (functions, secrets, audit.clone()))?;
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
         let auto = start_auto_refresh(&engine);
-        let identities = Identities::open(catalog.clone()).await.map_err(StartError::Engine)?;
-        let front = Front { engine: engine.clone(), identities: identities.clone() };
+        let identities = Identities::open(catalog.clone(), tokens).await.map_err(StartError::Engine)?;
+        let front = Front { engine: engine.clone(), identities: identities.clone(), audit: audit.clone() };
         http_shared.front.set(front).map_err(|_| StartError::Engine(SqlError::internal("opened twice")))?;
-        let pg = start_pg(&config, pg_listener, (tls, identities), engine, metrics).await?;
+        let (pg, shared) = start_pg(&config, pg_listener, doors, (engine, identities), metrics);
+        let flushing = audit.clone().map(|audit| Server::spawn(|stop| audit.keep_flushed(stop)));
 
         readiness.advance(Stage::Ready);
         tracing::info!(%pg_addr, %http_addr, data = %config.data, "ready");
-        Ok(Self { pg_addr, http_addr, first_login, readiness, catalog, jobs, compute, auto, pg, http })
+        let reload = Reload { config, pg: shared, audit };
+        Ok(Self {
+            pg_addr,
+            http_addr,
+            first_login,
+            readiness,
+            catalog,
+            jobs,
+            compute,
+            auto,
+            audit: flushing,
+            reload,
+            pg,
+            http,
+        })
     }
 
     /// Returns where PostgreSQL clients connect.
@@ -114,6 +144,13 @@ impl Gateway {
     /// Returns where HTTP answers.
     pub fn http_addr(&self) -> SocketAddr {
         self.http_addr
+    }
+
+    /// Reads again what may change while the gateway runs: rules of access, the
+    /// certificate, keys of identity providers; and opens the audit record again.
+    /// What is wrong is logged, and its old state stays.
+    pub async fn reload(&self) {
+        self.reload.run().await;
     }
 
     /// Returns the first user's login if this start created it.
@@ -142,6 +179,9 @@ impl Gateway {
         }
         self.http.stop("http", CLOSING_DEADLINE).await;
         self.compute.stop(CLOSING_DEADLINE).await;
+        if let Some(audit) = self.audit {
+            audit.stop("audit record", CLOSING_DEADLINE).await;
+        }
         step("metadata", CLOSING_DEADLINE, self.catalog.close()).await;
         tracing::info!("stopped");
     }
@@ -201,10 +241,36 @@ fn start_http(
     (server, shared)
 }
 
+/// What the front door of PostgreSQL's protocol needs beside the engine.
+struct Doors {
+    tls: Option<PgTls>,
+    access: AccessRules,
+    unix: Option<UnixSocket>,
+    audit: Option<AuditLog>,
+}
+
+fn bind_unix(config: &Config, port: u16) -> Result<Option<UnixSocket>, StartError> {
+    let Some(folder) = &config.pg.unix_socket_directory else { return Ok(None) };
+    let failed = |cause| StartError::UnixSocket { folder: folder.clone(), cause };
+    UnixSocket::bind(folder, port, config.pg.unix_socket_mode()).map(Some).map_err(failed)
+}
+
+fn open_audit(config: &Config) -> Result<Option<AuditLog>, StartError> {
+    let failed = |cause| StartError::Audit { path: config.audit.file.clone().unwrap_or_default(), cause };
+    AuditLog::open(&config.audit).map_err(failed)
+}
+
+/// Returns who may have signed certificates of clients.
+pub(crate) fn client_authorities(config: &Config) -> Option<ClientAuthorities<'_>> {
+    let revoked = config.pg.tls_client_crl.as_deref();
+    config.pg.tls_client_ca.as_deref().map(|certificates| ClientAuthorities { certificates, revoked })
+}
+
 /// Reads the certificate once for the handshake and once for channel binding.
 fn read_tls(config: &Config) -> Result<Option<PgTls>, StartError> {
     let Some((certificate, key)) = config.pg.tls() else { return Ok(None) };
-    let server = crate::tls::server_config(certificate, key).map_err(StartError::Tls)?;
+    let clients = client_authorities(config);
+    let server = crate::tls::server_config(certificate, key, clients).map_err(StartError::Tls)?;
     let leaf = crate::tls::leaf(certificate).map_err(StartError::Tls)?;
     Ok(Some(PgTls::new(server, &leaf)))
 }
@@ -314,8 +380,7 @@ fn open_engine(
     catalog: &Catalog,
     store: Store,
     jobs: &Jobs,
-    functions: FunctionHost,
-    secrets: Secrets,
+    (functions, secrets, audit): (FunctionHost, Secrets, Option<AuditLog>),
 ) -> Result<Engine, StartError> {
     let spill = config.query.spill_directory.clone();
     let parts = EngineParts {
@@ -332,6 +397,7 @@ fn open_engine(
         jobs: Arc::new(jobs.clone()),
         functions,
         secrets,
+        audit: audit.map(|audit| -> Arc<dyn Audit> { Arc::new(audit) }),
     };
     Engine::new(parts).map_err(StartError::Engine)
 }
@@ -342,13 +408,13 @@ fn start_auto_refresh(engine: &Engine) -> Option<Server> {
     engine.jobs().auto().enabled.then(|| Server::spawn(|stop| auto_refresh::run(engine, stop)))
 }
 
-async fn start_pg(
+fn start_pg(
     config: &Config,
     listener: TcpListener,
-    (tls, identities): (Option<PgTls>, Identities),
-    engine: Engine,
+    doors: Doors,
+    (engine, identities): (Engine, Identities),
     metrics: Arc<Metrics>,
-) -> Result<Server, StartError> {
+) -> (Server, Arc<PgShared>) {
     let mut bounds = pg::PgConfig::new(engine.query_runtime());
     bounds.connections_max = config.pg.max_connections;
     bounds.connections_reserved = config.pg.reserved_connections;
@@ -358,8 +424,11 @@ async fn start_pg(
     bounds.allow_plaintext = config.pg.allow_plaintext || config.pg.listen.ip().is_loopback();
     let timeout = config.query.statement_timeout.get().as_millis().to_string();
     bounds.session_defaults = vec![("statement_timeout".to_owned(), timeout)];
-    let shared = Arc::new(PgShared::new(engine, identities, bounds, tls, metrics));
-    Ok(Server::spawn(|stop| pg::serve(listener, shared, stop)))
+    let Doors { tls, access, unix, audit } = doors;
+    let shared = PgShared::new(engine, identities, bounds, (tls, access), (metrics, audit));
+    let shared = Arc::new(shared);
+    let served = Arc::clone(&shared);
+    (Server::spawn(|stop| pg::serve(listener, unix, served, stop)), shared)
 }
 
 /// Binds an address and returns with it the real one, which differs for port 0.

@@ -7,6 +7,7 @@
 //! parts fit.
 
 pub mod admin;
+pub mod audit;
 pub mod cli;
 pub mod gateway;
 pub mod http;
@@ -14,3 +15,4 @@ pub mod pg;
 pub mod shutdown;
 pub mod telemetry;
 pub mod tls;
+pub mod tokens;

@@ -13,11 +13,17 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use crate::audit::{AuditLog, Login};
+use crate::pg::access::Access;
 use crate::pg::admission::Admission;
 use crate::pg::cancel::CancelRegistry;
+use crate::pg::origin::Origin;
+use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::exec::Engine;
 use lancegate_engine::metrics::Metrics;
+use lancegate_engine::sqlstate::SqlState;
 
+mod access;
 mod admission;
 mod authenticate;
 mod cancel;
@@ -30,6 +36,7 @@ mod identity;
 mod listener;
 mod measure;
 mod news;
+mod origin;
 mod parameters;
 mod portal;
 mod query;
@@ -39,10 +46,13 @@ mod session_loop;
 mod startup;
 mod statement;
 mod tls;
+mod unix;
 
+pub use access::{AccessError, AccessRules};
 pub use identity::Identities;
 pub use listener::serve;
 pub use tls::PgTls;
+pub use unix::UnixSocket;
 
 /// Limits and timeouts of the front door, as plain values.
 #[derive(Debug, Clone)]
@@ -117,7 +127,9 @@ pub struct PgShared {
     pub config: PgConfig,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    audit: Option<AuditLog>,
     tls: RwLock<Option<Arc<PgTls>>>,
+    access: Access,
     admission: Arc<Admission>,
     cancels: Arc<CancelRegistry>,
 }
@@ -128,10 +140,12 @@ impl PgShared {
         engine: Engine,
         identities: Identities,
         config: PgConfig,
-        tls: Option<PgTls>,
-        metrics: Arc<Metrics>,
+        (tls, access): (Option<PgTls>, AccessRules),
+        (metrics, audit): (Arc<Metrics>, Option<AuditLog>),
     ) -> Self {
         Self {
+            audit,
+            access: Access::new(access),
             engine,
             identities,
             admission: Arc::new(Admission::new(&config)),
@@ -146,6 +160,24 @@ impl PgShared {
     /// that cannot be loaded never gets here, so the old one stays.
     pub fn replace_tls(&self, tls: PgTls) {
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tls));
+    }
+
+    /// Lets other rules decide from the next connection on. Rules that are not
+    /// understood never get here, so the old ones stay.
+    pub fn replace_access(&self, access: AccessRules) {
+        self.access.replace(access);
+    }
+
+    /// Records how a login ended.
+    pub(in crate::pg) fn record(&self, login: &Login<'_>) -> Result<()> {
+        self.audit.as_ref().map_or(Ok(()), |audit| audit.login(login))
+    }
+
+    /// Records a client that took too long; it has been closed already.
+    pub(in crate::pg) fn record_timeout(&self, origin: Origin) {
+        let error = SqlError::new(SqlState::CONNECTION_FAILURE, "authentication timed out");
+        let origin = origin.to_string();
+        let _ = self.record(&Login { over: "pg", origin: &origin, error: Some(&error), ..Login::default() });
     }
 
     pub(in crate::pg) fn tls(&self) -> Option<Arc<PgTls>> {

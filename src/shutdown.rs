@@ -51,12 +51,22 @@ pub async fn step(name: &'static str, deadline: Duration, work: impl Future<Outp
     done
 }
 
-/// SIGINT and SIGTERM, heard from the moment of [`Signals::listen`] on, so that
-/// none is lost between two waits.
+/// SIGINT, SIGTERM and SIGHUP, heard from the moment of [`Signals::listen`] on, so
+/// that none is lost between two waits.
 #[derive(Debug)]
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// To stop, with the signal's name.
+    Stop(&'static str),
+    /// To read again what may change.
+    Reload,
 }
 
 impl Signals {
@@ -65,14 +75,27 @@ impl Signals {
     /// # Errors
     /// The operating system refuses the handlers.
     pub fn listen() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
     }
 
-    /// Waits for the next signal and returns its name. Cancel-safe.
+    /// Waits for the next signal that stops and returns its name. Cancel-safe.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+
+    /// Waits for the next signal. Cancel-safe.
+    pub async fn asked(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::Stop("SIGINT"),
+            _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
+            _ = self.hang_up.recv() => Asked::Reload,
         }
     }
 }

@@ -5,11 +5,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 
-/// Why the two files do not make a TLS server.
+/// Who may have signed the certificates of clients.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientAuthorities<'a> {
+    /// Certificates of the authorities, PEM.
+    pub certificates: &'a Path,
+    /// What they have revoked, PEM; with it every authority needs a list.
+    pub revoked: Option<&'a Path>,
+}
+
+/// Why the files do not make a TLS server.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate file cannot be read or is not PEM.
@@ -36,6 +47,19 @@ pub enum TlsError {
         #[source]
         source: pem::Error,
     },
+    /// The authorities of clients cannot be read, or what they have revoked.
+    #[error("{} has no usable PEM {what}", path.display())]
+    Authorities {
+        /// The key that names the file.
+        key: &'static str,
+        /// What was looked for.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Both can be read, but not used together.
     #[error("the certificate and the key do not go together")]
     Mismatch(#[source] rustls::Error),
@@ -47,27 +71,82 @@ impl TlsError {
         match self {
             Self::Certificate { .. } | Self::NoCertificate { .. } => "pg.tls_cert",
             Self::Key { .. } | Self::Mismatch(_) => "pg.tls_key",
+            Self::Authorities { key, .. } => key,
         }
     }
 }
 
-/// Reads a certificate chain and its key; TLS 1.2 and 1.3, no client certificates.
+/// Reads a certificate chain and its key; TLS 1.2 and 1.3. With authorities, a client
+/// may show a certificate, and one that none of them has signed ends the handshake.
 ///
 /// # Errors
 /// See [`TlsError`].
-pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn server_config(
+    certificate: &Path,
+    key: &Path,
+    clients: Option<ClientAuthorities<'_>>,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = read_chain(certificate)?;
     let private_key =
         PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Key { path: key.to_owned(), source })?;
     // The provider is named because other crates of the tree may bring theirs.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(TlsError::Mismatch)?
-        .with_no_client_auth()
-        .with_single_cert(chain, private_key)
         .map_err(TlsError::Mismatch)?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => builder.with_client_cert_verifier(client_verifier(clients, provider)?),
+    };
+    let config = builder.with_single_cert(chain, private_key).map_err(TlsError::Mismatch)?;
     Ok(Arc::new(config))
+}
+
+fn client_verifier(
+    clients: ClientAuthorities<'_>,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let ClientAuthorities { certificates, revoked } = clients;
+    let authorities = |source: Box<dyn std::error::Error + Send + Sync>| TlsError::Authorities {
+        key: "pg.tls_client_ca",
+        what: "certificates of authorities",
+        path: certificates.to_owned(),
+        source,
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(certificates).map_err(|error| authorities(error.into()))? {
+        let certificate = certificate.map_err(|error| authorities(error.into()))?;
+        roots.add(certificate).map_err(|error| authorities(error.into()))?;
+    }
+    if roots.is_empty() {
+        return Err(authorities("there is none in it".into()));
+    }
+    let lists = match revoked {
+        None => Vec::new(),
+        Some(path) => revocation_lists(path)?,
+    };
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    // Whether one is needed depends on user and database, which are not known yet.
+    let verifier = verifier.with_crls(lists).allow_unauthenticated();
+    verifier.build().map_err(|error| match revoked {
+        None => authorities(error.into()),
+        Some(path) => revocations(path, error.into()),
+    })
+}
+
+fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let failed = |error: pem::Error| revocations(path, error.into());
+    let lists: Vec<_> =
+        CertificateRevocationListDer::pem_file_iter(path).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    if lists.is_empty() {
+        return Err(revocations(path, "there is none in it".into()));
+    }
+    Ok(lists)
+}
+
+fn revocations(path: &Path, source: Box<dyn std::error::Error + Send + Sync>) -> TlsError {
+    let what = "list of revoked certificates";
+    TlsError::Authorities { key: "pg.tls_client_crl", what, path: path.to_owned(), source }
 }
 
 /// Reads the certificate that a chain serves, to which logins are bound.
@@ -98,7 +177,7 @@ mod tests {
         let missing = folder.path().join("missing.pem");
         let empty = folder.path().join("empty.pem");
         std::fs::write(&empty, "").unwrap();
-        assert_eq!(server_config(&missing, &empty).unwrap_err().key(), "pg.tls_cert");
-        assert_eq!(server_config(&empty, &missing).unwrap_err().key(), "pg.tls_cert");
+        assert_eq!(server_config(&missing, &empty, None).unwrap_err().key(), "pg.tls_cert");
+        assert_eq!(server_config(&empty, &missing, None).unwrap_err().key(), "pg.tls_cert");
     }
 }

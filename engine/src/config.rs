@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 mod example;
 mod gpu;
+mod identity;
 mod keys;
 mod kind;
 mod layer;
@@ -23,6 +24,7 @@ mod work;
 
 pub use example::example;
 pub use gpu::{DEFAULT_CLASS, GpuClass, GpuDefault};
+pub use identity::{AuditConfig, AuditFailure, AuditedStatements, JwtIssuer, KeysAt, safe_url};
 pub use layer::{CONFIG_VARIABLE, ENVIRONMENT_PREFIX};
 pub use listeners::{FlightConfig, HttpConfig, PgConfig};
 pub use problem::{Origin, Problem, Problems};
@@ -51,6 +53,8 @@ pub struct Config {
     pub password: Option<Secret<String>>,
     /// The PostgreSQL wire.
     pub pg: PgConfig,
+    /// What is recorded of connections and statements.
+    pub audit: AuditConfig,
     /// Health, readiness and metrics.
     pub http: HttpConfig,
     /// Reserved.
@@ -70,6 +74,9 @@ pub struct Config {
     gpu_default: GpuDefault,
     #[serde(default)]
     gpu_classes: Vec<GpuClass>,
+    /// Identity providers whose tokens log in.
+    #[serde(default)]
+    pub jwt_issuers: Vec<JwtIssuer>,
     /// What is written to standard error.
     pub log: LogConfig,
 }
@@ -145,6 +152,7 @@ impl Config {
         self.pg.check(origins, &mut problems);
         self.http.check(origins, &mut problems);
         gpu::check(&self.gpu_default, &self.gpu_classes, origins, &mut problems);
+        identity::check(&self.jwt_issuers, origins, &mut problems);
         problems.into_result()
     }
 }

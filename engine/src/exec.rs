@@ -18,6 +18,7 @@ use lancegate_auth::Privilege;
 use lancegate_catalog::Catalog;
 use lancegate_sql::{Limits, Statement};
 
+use crate::audit::{self, Administered, Audit};
 use crate::config::GpuClass;
 use crate::error::{Result, SqlError};
 use crate::jobs::Jobs;
@@ -152,6 +153,8 @@ pub struct EngineParts {
     pub functions: FunctionHost,
     /// The secrets of users.
     pub secrets: Secrets,
+    /// What takes records of decisions, if they are kept.
+    pub audit: Option<Arc<dyn Audit>>,
 }
 
 /// Binds, authorizes and executes statements. Clones are one engine.
@@ -215,6 +218,11 @@ impl Engine {
     /// Returns the GPU classes of the deployment.
     pub fn gpu_classes(&self) -> &[GpuClass] {
         &self.inner.parts.gpu_classes
+    }
+
+    /// Returns what takes records of decisions, if they are kept.
+    pub(crate) fn audit(&self) -> Option<&dyn Audit> {
+        self.inner.parts.audit.as_deref()
     }
 
     /// Returns the bounds on statement texts.
@@ -292,7 +300,7 @@ impl Engine {
         if !Planner::new(self.clone(), session, "", &[]).stands_on(basis).await? {
             return Ok(false);
         }
-        authorize::again(self, &session.principal, plan).await?;
+        authorize::again(self, session, plan).await?;
         Ok(true)
     }
 
@@ -302,7 +310,7 @@ impl Engine {
     /// 42501, or what an unknown object answers where the caller may not know
     /// that the object exists.
     pub async fn authorize(&self, session: &Session, plan: Plan) -> Result<Authorized<Plan>> {
-        Box::pin(authorize::authorize(self, &session.principal, plan)).await
+        Box::pin(authorize::authorize(self, session, plan)).await
     }
 
     /// Executes a plan. `parameters` are the values of `$1`, `$2`, … in order.
@@ -312,6 +320,23 @@ impl Engine {
     /// 25P02 in a failed block, 25006 for a write in a read-only one, and what
     /// the statement itself raises.
     pub async fn execute(
+        &self,
+        session: &mut Session,
+        plan: &Authorized<Plan>,
+        parameters: Vec<ScalarValue>,
+        ctx: &StatementContext,
+    ) -> Result<Outcome> {
+        let Some(audit) = self.audit() else { return self.run(session, plan, parameters, ctx).await };
+        let Some(changes) = audit::administration(session, plan) else {
+            return self.run(session, plan, parameters, ctx).await;
+        };
+        let command = audit::command(plan);
+        let outcome = self.run(session, plan, parameters, ctx).await;
+        audit.administered(&Administered { session, command, changes: &changes, error: outcome.as_ref().err() });
+        outcome
+    }
+
+    async fn run(
         &self,
         session: &mut Session,
         plan: &Authorized<Plan>,
@@ -432,7 +457,7 @@ fn ensure_runnable(session: &Session, plan: &Plan) -> Result<()> {
 }
 
 /// Returns the command word of a plan that changes data or metadata.
-fn writes(plan: &Plan) -> Option<&'static str> {
+pub(crate) fn writes(plan: &Plan) -> Option<&'static str> {
     match plan {
         Plan::Insert(_) => Some("INSERT"),
         Plan::Update(_) => Some("UPDATE"),

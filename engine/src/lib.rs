@@ -6,6 +6,7 @@
 //! owns and what it never does.
 
 mod arithmetic;
+pub mod audit;
 pub mod config;
 pub mod error;
 pub mod exec;

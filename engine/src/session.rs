@@ -116,6 +116,8 @@ pub struct Session {
     /// What makes a job that is submitted again the same one, where the client
     /// says so; see [`NewJob::idempotency_key`](lancegate_catalog::NewJob).
     pub idempotency_key: Option<String>,
+    /// Where it comes from, for the record: an address, or `local`.
+    pub origin: Option<String>,
     /// What binding made of this session and uses again.
     pub(crate) snapshot: Snapshot,
     notices: mpsc::UnboundedSender<Notice>,
@@ -136,6 +138,7 @@ impl Session {
             channels: Channels::default(),
             committed: None,
             idempotency_key: None,
+            origin: None,
             snapshot: Snapshot::default(),
             notices,
         };

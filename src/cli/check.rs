@@ -8,7 +8,8 @@ use clap::Args;
 use lancegate_catalog::CatalogError;
 
 use super::{CommandResult, ConfigArgs, io_runtime, output};
-use crate::gateway::{StartError, metadata_advice, open_catalog, prepare_folder};
+use crate::gateway::{StartError, client_authorities, metadata_advice, open_catalog, prepare_folder};
+use crate::pg::AccessRules;
 use crate::tls;
 use lancegate_engine::config::Config;
 use lancegate_engine::secrets::key::KeyRing;
@@ -41,7 +42,15 @@ pub(super) fn run(args: CheckArgs) -> CommandResult {
         ("http.listen", check_port(config.http.listen, running)),
     ];
     if let Some((certificate, key)) = config.pg.tls() {
-        looks.push(("pg.tls_cert", check_tls(certificate, key)));
+        looks.push(("pg.tls_cert", check_tls(&config, certificate, key)));
+    }
+    looks.push(("pg.hba_file", check_access(&config)));
+    if let Some(folder) = &config.pg.unix_socket_directory {
+        looks.push(("pg.unix_socket_directory", check_folder(folder)));
+    }
+    if let Some(file) = &config.audit.file {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        looks.push(("audit.file", check_folder(folder.unwrap_or(Path::new(".")))));
     }
     looks.push(("query.spill_directory", check_spill(&config)));
     looks.push(("query.memory", check_memory(&config)));
@@ -73,8 +82,19 @@ fn check_data(config: &Config) -> Finding {
 }
 
 fn check_spill(config: &Config) -> Finding {
-    let folder = config.query.spill_directory.clone().unwrap_or_else(std::env::temp_dir);
-    if folder.exists() { writable(&folder) } else { Finding::Problem(format!("{} does not exist", folder.display())) }
+    check_folder(&config.query.spill_directory.clone().unwrap_or_else(std::env::temp_dir))
+}
+
+fn check_folder(folder: &Path) -> Finding {
+    if folder.exists() { writable(folder) } else { Finding::Problem(format!("{} does not exist", folder.display())) }
+}
+
+fn check_access(config: &Config) -> Finding {
+    match AccessRules::load(config) {
+        Ok(_) if config.pg.hba_file.is_none() => Finding::Good("not set: everybody by scram-sha-256".to_owned()),
+        Ok(rules) => Finding::Good(format!("{} rules can be used", rules.count())),
+        Err(error) => Finding::Problem(error.to_string()),
+    }
 }
 
 fn writable(folder: &Path) -> Finding {
@@ -133,8 +153,8 @@ fn check_port(address: SocketAddr, running: bool) -> Finding {
     }
 }
 
-fn check_tls(certificate: &Path, key: &Path) -> Finding {
-    match tls::server_config(certificate, key) {
+fn check_tls(config: &Config, certificate: &Path, key: &Path) -> Finding {
+    match tls::server_config(certificate, key, client_authorities(config)) {
         Ok(_) => Finding::Good(format!("{} and its key can be used", certificate.display())),
         Err(error) => Finding::Problem(format!("{}: {error}", error.key())),
     }

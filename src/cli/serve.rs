@@ -8,7 +8,7 @@ use clap::Args;
 use super::{CommandResult, ConfigArgs, io_runtime, output};
 use crate::admin::FirstLogin;
 use crate::gateway::Gateway;
-use crate::shutdown::Signals;
+use crate::shutdown::{Asked, Signals};
 use crate::telemetry;
 use lancegate_engine::config::Config;
 
@@ -45,7 +45,12 @@ async fn serve(config: Config, ports_file: Option<PathBuf>) -> CommandResult {
         write_ports(&path, &gateway)?;
     }
     announce(&gateway);
-    let signal = signals.next().await;
+    let signal = loop {
+        match signals.asked().await {
+            Asked::Stop(signal) => break signal,
+            Asked::Reload => gateway.reload().await,
+        }
+    };
     output::note(format!("lancegate: {signal}, stopping; a second signal stops at once"));
     tokio::select! {
         () = gateway.stop() => Ok(()),

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use lancegate_catalog::CatalogError;
 
 use crate::admin::AdminError;
+use crate::pg::AccessError;
 use crate::tls::TlsError;
 use lancegate_engine::secrets::key::KeyFileError;
 
@@ -45,6 +46,28 @@ pub enum StartError {
     /// The TLS files cannot be used.
     #[error("{}: {}", .0.key(), .0)]
     Tls(#[source] TlsError),
+    /// The rules of who may connect cannot be used.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The Unix socket cannot be made.
+    #[error("pg.unix_socket_directory: cannot listen in {}: {cause}", folder.display())]
+    UnixSocket {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// The cause, which the message tells.
+        cause: io::Error,
+    },
+    /// The audit record cannot be written.
+    #[error("audit.file: {} cannot be written: {cause}", path.display())]
+    Audit {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The cause, which the message tells.
+        cause: io::Error,
+    },
+    /// The keys of identity providers cannot be asked for.
+    #[error("jwt_issuers: {0}")]
+    Tokens(String),
     /// The data is behind a scheme that is not supported.
     #[error("data: {0}")]
     Store(lancegate_engine::storage::StorageError),

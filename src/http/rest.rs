@@ -24,6 +24,7 @@ use axum::routing::{MethodRouter, get, post};
 use lancegate_engine::exec::Engine;
 
 use super::HttpShared;
+use crate::audit::AuditLog;
 use crate::pg::Identities;
 
 mod authz;
@@ -59,6 +60,8 @@ pub struct Front {
     pub engine: Engine,
     /// Who may log in.
     pub identities: Identities,
+    /// What is recorded of logins.
+    pub audit: Option<AuditLog>,
 }
 
 /// The version of the remote protocol whose features are answered.

@@ -27,7 +27,7 @@ struct Limits {
 #[derive(Debug, Default)]
 struct Counts {
     unauthenticated: usize,
-    by_address: HashMap<IpAddr, usize>,
+    by_address: HashMap<Option<IpAddr>, usize>,
     sessions: usize,
     by_user: HashMap<String, usize>,
 }
@@ -35,7 +35,7 @@ struct Counts {
 /// A place among the connections that have not authenticated.
 #[derive(Debug)]
 pub(in crate::pg) struct Waiting {
-    address: IpAddr,
+    address: Option<IpAddr>,
     admission: Arc<Admission>,
 }
 
@@ -68,11 +68,11 @@ impl Admission {
         Self { limits, counts: Mutex::default() }
     }
 
-    /// Takes a place for a fresh socket.
+    /// Takes a place for a fresh socket; all Unix sockets are from one address.
     ///
     /// # Errors
     /// 53300 if too many have not authenticated yet.
-    pub(in crate::pg) fn enter(self: &Arc<Self>, address: IpAddr) -> Result<Waiting> {
+    pub(in crate::pg) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Waiting> {
         let mut counts = self.lock();
         let here = counts.by_address.get(&address).copied().unwrap_or(0);
         if counts.unauthenticated >= self.limits.unauthenticated_max
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn one_address_cannot_take_all_places() {
         let admission = admission();
-        let (here, there) = ([1, 1, 1, 1].into(), [2, 2, 2, 2].into());
+        let (here, there) = (Some([1, 1, 1, 1].into()), Some([2, 2, 2, 2].into()));
         let _first = admission.enter(here).unwrap();
         let second = admission.enter(here).unwrap();
         assert!(admission.enter(here).is_err());

@@ -33,7 +33,7 @@ pub(in crate::pg) struct CancelRegistry {
 struct State {
     sessions: HashMap<i32, Entry>,
     last_pid: i32,
-    guesses: HashMap<IpAddr, u32>,
+    guesses: HashMap<Option<IpAddr>, u32>,
     window_began_at: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl CancelRegistry {
 
     /// Cancels the running statement of the session if the key is right.
     /// Returns whether a statement was reached; the client is told nothing.
-    pub(in crate::pg) fn cancel(&self, pid: i32, secret: &[u8], from: IpAddr, now: Instant) -> bool {
+    pub(in crate::pg) fn cancel(&self, pid: i32, secret: &[u8], from: Option<IpAddr>, now: Instant) -> bool {
         let mut state = self.lock();
         if state.guesses_of(from, now) >= GUESSES_MAX {
             return false;
@@ -107,7 +107,7 @@ impl State {
         }
     }
 
-    fn guesses_of(&mut self, from: IpAddr, now: Instant) -> u32 {
+    fn guesses_of(&mut self, from: Option<IpAddr>, now: Instant) -> u32 {
         let fresh = self.window_began_at.is_some_and(|began| now.duration_since(began) < GUESS_WINDOW);
         if !fresh {
             self.guesses.clear();
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const HERE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
     #[test]
     fn a_request_reaches_only_a_running_statement() {

@@ -25,9 +25,9 @@ const PIPELINE_BYTES_MAX: usize = 256 * 1024;
 const LINGER_BYTES_MAX: u64 = 256 * 1024;
 
 /// Anything that carries the protocol: TCP, TLS over TCP, a test's pipe.
-pub(in crate::pg) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+pub(in crate::pg) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Transport for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static> Transport for T {}
 
 /// The peer is gone or cannot be served any longer; nobody is left to tell.
 #[derive(Debug, thiserror::Error)]

@@ -16,13 +16,13 @@ use futures::FutureExt;
 use lancegate_wire::Phase;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::pg::connection::{Gone, Transport};
 use crate::pg::copy::Feed;
 use crate::pg::reply;
-use crate::pg::session_loop::{Deadline, End, Failure, SessionLoop};
+use crate::pg::session_loop::{Deadline, End, Failure, SessionLoop, credentials_expired, until};
 use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::session::{CancelReason, StatementContext};
 use lancegate_engine::sqlstate::SqlState;
@@ -165,7 +165,9 @@ impl<T: Transport> SessionLoop<T> {
         mut work: Work<R>,
     ) -> Result<R, Failure> {
         let running = self.key.begin(ctx);
-        let mut watch = Watch { deadline, feed, chunks_open: true, gone: None, stop_at: None, abandon_at: None };
+        let ends_at = self.ends_at;
+        let mut watch =
+            Watch { deadline, feed, chunks_open: true, gone: None, ends_at, stop_at: None, abandon_at: None };
         let finished = loop {
             match self.next_event(ctx, &mut watch, &mut chunks, &mut work).await {
                 Event::Chunk(Some(chunk)) if watch.gone.is_none() => self.connection.queue(chunk),
@@ -200,6 +202,9 @@ impl<T: Transport> SessionLoop<T> {
         self.forward_notices();
         let result = self.flatten(finished);
         match (&result, ctx.reason.get()) {
+            (Err(_), Some(CancelReason::Shutdown)) if self.has_ended() => {
+                Err(Failure::End(End::Fatal(credentials_expired())))
+            }
             (Err(_), Some(CancelReason::Shutdown)) => Err(Failure::End(End::Fatal(ctx.error()))),
             _ => Ok(result?),
         }
@@ -238,10 +243,19 @@ impl<T: Transport> SessionLoop<T> {
                 let timeout = watch.deadline.take().map(|deadline| deadline.timeout);
                 Event::Cancel(CancelReason::StatementTimeout(timeout.unwrap_or_default()))
             }
+            () = until(watch.ends_at) => {
+                watch.ends_at = None;
+                Event::Cancel(CancelReason::Shutdown)
+            }
             () = self.shutdown.cancelled(), if watch.stop_at.is_none() => Event::Stopping,
             () = until(watch.stop_at), if watch.abandon_at.is_none() => Event::Cancel(CancelReason::Shutdown),
             () = until(watch.abandon_at) => Event::Abandon,
         }
+    }
+
+    /// Returns whether what the client has proved is true no more.
+    fn has_ended(&self) -> bool {
+        self.ends_at.is_some_and(|at| at <= Instant::now())
     }
 
     fn flatten<R>(&self, finished: Result<Result<R>, Lost>) -> Result<R> {
@@ -273,6 +287,8 @@ struct Watch {
     feed: Option<Feed>,
     chunks_open: bool,
     gone: Option<Gone>,
+    /// When the session has to end; taken once that has come.
+    ends_at: Option<Instant>,
     /// Set once the gateway is stopping: when the statement has to.
     stop_at: Option<Instant>,
     /// Set once the work was told to end: when it is given up.
@@ -283,13 +299,6 @@ struct Watch {
 async fn fed(feed: &mut Option<Feed>) {
     match feed {
         Some(feed) => feed.send().await,
-        None => pending().await,
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
         None => pending().await,
     }
 }

@@ -6,8 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
-use lancegate_auth::{MockSecret, Principal, ScramVerifier, Throttle, ThrottleConfig, ThrottleKey, UserName, Verdict};
-use lancegate_catalog::Catalog;
+use lancegate_auth::{
+    MockSecret, Principal, RoleName, ScramVerifier, Throttle, ThrottleConfig, ThrottleKey, UserName, Verdict,
+};
+use lancegate_catalog::{Catalog, Timestamp, User};
+
+use crate::tokens::Tokens;
 
 use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::sqlstate::SqlState;
@@ -22,6 +26,7 @@ pub struct Identities {
     catalog: Catalog,
     mock: Arc<MockSecret>,
     throttle: Arc<Mutex<Throttle>>,
+    tokens: Tokens,
     /// The moment from which the throttle counts.
     began_at: Instant,
 }
@@ -33,20 +38,22 @@ pub(in crate::pg) struct Candidate {
     pub(in crate::pg) verifier: ScramVerifier,
     pub(in crate::pg) known: bool,
     pub(in crate::pg) connection_limit: Option<u32>,
+    pub(in crate::pg) valid_until: Option<Timestamp>,
 }
 
 impl Identities {
-    /// Opens the users of `catalog`.
+    /// Opens the users of `catalog`, who may also prove themselves by `tokens`.
     ///
     /// # Errors
     /// What the store answers.
-    pub async fn open(catalog: Catalog) -> Result<Self> {
+    pub async fn open(catalog: Catalog, tokens: Tokens) -> Result<Self> {
         let secret = catalog.get_or_create_secret(MOCK_SECRET).await?;
         let throttle = Mutex::new(Throttle::new(ThrottleConfig::default()));
         Ok(Self {
             catalog,
             mock: Arc::new(MockSecret::new(secret)),
             throttle: Arc::new(throttle),
+            tokens,
             began_at: Instant::now(),
         })
     }
@@ -59,13 +66,51 @@ impl Identities {
             Err(_) => None,
         };
         let connection_limit = stored.as_ref().and_then(|stored| stored.connection_limit);
-        let expired = stored.as_ref().and_then(|stored| stored.valid_until).is_some_and(|until| until <= Utc::now());
+        let valid_until = stored.as_ref().and_then(|stored| stored.valid_until);
+        let expired = valid_until.is_some_and(|until| until <= Utc::now());
         let verifier = stored.and_then(|stored| stored.verifier).and_then(|text| parse_verifier(user, &text));
         Ok(Candidate {
             known: verifier.is_some() && !expired,
             verifier: verifier.unwrap_or_else(|| ScramVerifier::mock(user, &self.mock)),
             connection_limit,
+            valid_until,
         })
+    }
+
+    /// Returns a user who may log in now; for ways that do not read its password.
+    pub(crate) async fn account(&self, name: &UserName) -> Result<Option<User>> {
+        let user = self.catalog.user(name).await?;
+        Ok(user.filter(|user| user.valid_until.is_none_or(|until| until > Utc::now())))
+    }
+
+    /// Returns the roles of what may be a user.
+    pub(in crate::pg) async fn roles(&self, user: &str) -> Result<Vec<RoleName>> {
+        match UserName::parse(user) {
+            Ok(name) => Ok(self.catalog.roles_of(&name).await?.into_iter().collect()),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the identity providers.
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// Returns whom a token logs in over HTTP, where nobody says who he is: the user
+    /// that it names. `None` if it is not valid or there is no such user.
+    pub(crate) async fn by_token(&self, token: &str) -> Result<Option<Principal>> {
+        let token = match self.tokens.verify(token, None).await {
+            Ok(token) => token,
+            Err(error) => {
+                tracing::info!(%error, "token refused");
+                return Ok(None);
+            }
+        };
+        let Ok(name) = UserName::parse(&token.identity) else { return Ok(None) };
+        match self.account(&name).await? {
+            Some(user) => self.principal(user.name.as_str()).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Returns the authenticated user with its roles.
@@ -101,8 +146,8 @@ impl Identities {
     }
 
     /// Returns how long this user at this address has to wait for an answer.
-    pub(crate) fn delay(&self, user: &str, address: IpAddr) -> Duration {
-        let key = ThrottleKey::new(Some(address), user);
+    pub(crate) fn delay(&self, user: &str, address: Option<IpAddr>) -> Duration {
+        let key = ThrottleKey::new(address, user);
         match self.throttle().check(&key, self.began_at.elapsed()) {
             Verdict::Proceed => Duration::ZERO,
             Verdict::Wait(time) => time,
@@ -110,13 +155,13 @@ impl Identities {
     }
 
     /// Counts an attempt that failed.
-    pub(crate) fn failed(&self, user: &str, address: IpAddr) {
-        self.throttle().failed(&ThrottleKey::new(Some(address), user), self.began_at.elapsed());
+    pub(crate) fn failed(&self, user: &str, address: Option<IpAddr>) {
+        self.throttle().failed(&ThrottleKey::new(address, user), self.began_at.elapsed());
     }
 
     /// Forgets failed attempts after one that succeeded.
-    pub(crate) fn succeeded(&self, user: &str, address: IpAddr) {
-        self.throttle().succeeded(&ThrottleKey::new(Some(address), user));
+    pub(crate) fn succeeded(&self, user: &str, address: Option<IpAddr>) {
+        self.throttle().succeeded(&ThrottleKey::new(address, user));
     }
 
     fn throttle(&self) -> MutexGuard<'_, Throttle> {

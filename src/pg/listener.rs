@@ -1,11 +1,12 @@
 //! The accept loop and the life of one connection.
 
-use std::net::SocketAddr;
+use std::future::pending;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -13,10 +14,11 @@ use tracing::field::Empty;
 
 use crate::pg::admission::Waiting;
 use crate::pg::connection::Transport;
+use crate::pg::origin::Origin;
 use crate::pg::session_loop::SessionLoop;
-use crate::pg::startup::{Failed, StartupError, open};
+use crate::pg::startup::{Failed, open};
+use crate::pg::unix::UnixSocket;
 use crate::pg::{PgShared, reply};
-use lancegate_engine::error::SqlError;
 
 /// Pause after a failed accept: without file descriptors it fails at once and
 /// for ever.
@@ -27,31 +29,35 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Time for the last words of a connection.
 pub(in crate::pg) const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Serves `listener` until `shutdown` fires, then lets sessions end: idle ones
+/// Serves both listeners until `shutdown` fires, then lets sessions end: idle ones
 /// at once with 57P01, running statements within the grace periods of the
 /// configuration. Returns when all are gone or the time is up.
-pub async fn serve(listener: TcpListener, shared: Arc<PgShared>, shutdown: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    unix: Option<UnixSocket>,
+    shared: Arc<PgShared>,
+    shutdown: CancellationToken,
+) {
     // Accepted sockets inherit it.
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL);
     if let Err(error) = SockRef::from(&listener).set_tcp_keepalive(&keepalive) {
         tracing::warn!(%error, "TCP keepalive is not available");
     }
     let connections = TaskTracker::new();
+    let door = Door { connections: &connections, shared: &shared, shutdown: &shutdown };
     loop {
         let accepted = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
+            accepted = listener.accept() => accepted.map(|(stream, peer)| door.take_tcp(stream, Origin::Tcp(peer))),
+            accepted = accept_unix(unix.as_ref()) => accepted.map(|stream| door.take_unix(stream)),
         };
-        match accepted {
-            Ok((stream, peer)) => accept(&connections, &shared, &shutdown, stream, peer),
-            Err(error) => {
-                tracing::warn!(%error, "accept failed");
-                tokio::time::sleep(ACCEPT_RETRY).await;
-            }
+        if let Err(error) = accepted {
+            tracing::warn!(%error, "accept failed");
+            tokio::time::sleep(ACCEPT_RETRY).await;
         }
     }
-    drop(listener);
+    drop((listener, unix));
     connections.close();
     let time = shared.config.shutdown_grace + shared.config.cancel_grace + GOODBYE;
     if tokio::time::timeout(time, connections.wait()).await.is_err() {
@@ -59,35 +65,61 @@ pub async fn serve(listener: TcpListener, shared: Arc<PgShared>, shutdown: Cance
     }
 }
 
-fn accept(
-    connections: &TaskTracker,
-    shared: &Arc<PgShared>,
-    shutdown: &CancellationToken,
-    stream: TcpStream,
-    peer: SocketAddr,
-) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY is not available");
-    }
-    match shared.admission.enter(peer.ip()) {
-        Ok(waiting) => {
-            let connection = Incoming { shared: Arc::clone(shared), shutdown: shutdown.clone(), peer, waiting };
-            let span = tracing::info_span!("connection", %peer, session = Empty, user = Empty, database = Empty);
-            connections.spawn(connection.run(stream).instrument(span));
-        }
-        Err(error) => {
-            shared.metrics.connections_refused.inc();
-            refuse(&stream, &error);
-        }
+/// Never completes where there is no Unix socket.
+async fn accept_unix(socket: Option<&UnixSocket>) -> io::Result<UnixStream> {
+    match socket {
+        Some(socket) => socket.listener.accept().await.map(|(stream, _)| stream),
+        None => pending().await,
     }
 }
 
-/// Tells a surplus client why, if the socket takes it at once; nothing is
-/// spent on waiting for it.
-fn refuse(stream: &TcpStream, error: &SqlError) {
-    let mut out = bytes::BytesMut::new();
-    reply::put_fatal(&mut out, error);
-    let _ = stream.try_write(&out);
+/// Where sockets are let in.
+struct Door<'a> {
+    connections: &'a TaskTracker,
+    shared: &'a Arc<PgShared>,
+    shutdown: &'a CancellationToken,
+}
+
+impl Door<'_> {
+    fn take_tcp(&self, stream: TcpStream, origin: Origin) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY is not available");
+        }
+        match self.enter(origin) {
+            Ok(incoming) => self.spawn(incoming, stream),
+            Err(goodbye) => drop(stream.try_write(&goodbye)),
+        }
+    }
+
+    fn take_unix(&self, stream: UnixStream) {
+        let user_id = stream.peer_cred().ok().map(|peer| peer.uid());
+        match self.enter(Origin::Unix { user_id }) {
+            Ok(incoming) => self.spawn(incoming, stream),
+            Err(goodbye) => drop(stream.try_write(&goodbye)),
+        }
+    }
+
+    /// Takes a place; a surplus client is told why, if its socket takes that at once:
+    /// nothing is spent on waiting for it.
+    fn enter(&self, origin: Origin) -> Result<Incoming, bytes::BytesMut> {
+        match self.shared.admission.enter(origin.address()) {
+            Ok(waiting) => {
+                Ok(Incoming { shared: Arc::clone(self.shared), shutdown: self.shutdown.clone(), origin, waiting })
+            }
+            Err(error) => {
+                self.shared.metrics.connections_refused.inc();
+                let mut goodbye = bytes::BytesMut::new();
+                reply::put_fatal(&mut goodbye, &error);
+                Err(goodbye)
+            }
+        }
+    }
+
+    fn spawn<T: Transport>(&self, incoming: Incoming, stream: T) {
+        let peer = incoming.origin;
+        let span = tracing::info_span!("connection", %peer, session = Empty, user = Empty, database = Empty);
+        self.connections.spawn(incoming.run(stream).instrument(span));
+    }
 }
 
 /// A socket that has said nothing yet.
@@ -95,14 +127,14 @@ fn refuse(stream: &TcpStream, error: &SqlError) {
 struct Incoming {
     shared: Arc<PgShared>,
     shutdown: CancellationToken,
-    peer: SocketAddr,
+    origin: Origin,
     waiting: Waiting,
 }
 
 impl Incoming {
     async fn run<T: Transport>(self, stream: T) {
-        let Self { shared, shutdown, peer, waiting } = self;
-        let opening = tokio::time::timeout(shared.config.authentication_timeout, open(&shared, stream, peer.ip()));
+        let Self { shared, shutdown, origin, waiting } = self;
+        let opening = tokio::time::timeout(shared.config.authentication_timeout, open(&shared, stream, origin));
         let opened = tokio::select! {
             opened = opening => opened,
             () = shutdown.cancelled() => return,
@@ -113,14 +145,17 @@ impl Incoming {
                 SessionLoop::new(shared, opened, shutdown).run().await;
             }
             Ok(Err(failed)) => farewell(&shared, failed).await,
-            Err(_) => tracing::info!("authentication timed out"),
+            Err(_) => {
+                tracing::info!("authentication timed out");
+                shared.record_timeout(origin);
+            }
         }
     }
 }
 
 /// Ends a connection that did not become a session.
 async fn farewell<T: Transport>(shared: &PgShared, (connection, error): Failed<T>) {
-    let StartupError::Refused(error) = error else { return };
+    let Some(error) = error.told() else { return };
     match error.code.as_str() {
         "53300" => shared.metrics.connections_refused.inc(),
         // 28: invalid authorization, 3D: a database that does not exist.
@@ -129,7 +164,7 @@ async fn farewell<T: Transport>(shared: &PgShared, (connection, error): Failed<T
     };
     tracing::info!(code = %error.code, error = error.message, "connection refused");
     if let Some(mut connection) = connection {
-        reply::put_fatal(&mut connection.out, &error);
+        reply::put_fatal(&mut connection.out, error);
         connection.finish(GOODBYE).await;
     }
 }

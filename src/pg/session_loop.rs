@@ -9,9 +9,10 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use lancegate_wire::{FrontendMessage, Phase, WireError, backend};
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::pg::admission::Admitted;
@@ -30,6 +31,9 @@ use lancegate_engine::error::SqlError;
 use lancegate_engine::exec::refresh::reads_registry;
 use lancegate_engine::session::{NoticeReceiver, Session, TransactionStatus};
 use lancegate_engine::sqlstate::SqlState;
+
+/// The longest time that is counted.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// One session and its connection.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ pub(in crate::pg) struct SessionLoop<T> {
     pub(in crate::pg) recent: Recent,
     /// The statement that is to be counted.
     pub(in crate::pg) under_way: Option<UnderWay>,
+    /// When what the client has proved stops being true.
+    pub(in crate::pg) ends_at: Option<Instant>,
     _open: OpenSession,
     _place: Admitted,
 }
@@ -106,7 +112,7 @@ impl From<Gone> for Failure {
 
 impl<T: Transport> SessionLoop<T> {
     pub(in crate::pg) fn new(shared: Arc<PgShared>, opened: Opened<T>, shutdown: CancellationToken) -> Self {
-        let Opened { connection, session, notices, key, place } = opened;
+        let Opened { connection, session, notices, key, place, ends_at } = opened;
         let span = tracing::Span::current();
         span.record("session", session.id);
         span.record("user", session.principal.user.as_str());
@@ -127,6 +133,7 @@ impl<T: Transport> SessionLoop<T> {
             news: None,
             recent: Recent::default(),
             under_way: None,
+            ends_at: ends_at.map(instant),
             _place: place,
         }
     }
@@ -181,6 +188,7 @@ impl<T: Transport> SessionLoop<T> {
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return Err(Err(Failure::End(End::Fatal(admin_shutdown())))),
+                () = until(self.ends_at) => return Err(Err(Failure::End(End::Fatal(credentials_expired())))),
                 message = self.connection.next_message(phase) => return match message {
                     Ok(message) => Ok(message),
                     Err(ReadError::Gone(gone)) => Err(Err(gone.into())),
@@ -360,6 +368,28 @@ async fn heard(news: &mut Option<News>) -> Option<Heard> {
         Some(news) => news.heard().await,
         None => pending().await,
     }
+}
+
+/// Returns the moment of the clock that does not jump. A time so far away that it
+/// cannot be counted never comes.
+fn instant(at: DateTime<Utc>) -> Instant {
+    let now = Instant::now();
+    let left = (at - Utc::now()).to_std().unwrap_or_default();
+    now.checked_add(left.min(FOREVER)).unwrap_or(now)
+}
+
+/// Waits for a moment; for ever if there is none.
+pub(in crate::pg) async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// What a session is told whose token, key or user has run out.
+pub(in crate::pg) fn credentials_expired() -> SqlError {
+    let message = "terminating connection because its credentials have expired";
+    SqlError::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, message)
 }
 
 pub(in crate::pg) fn admin_shutdown() -> SqlError {

@@ -4,19 +4,20 @@
 //! Whatever goes wrong here is FATAL and closes the socket; no error leaves a
 //! connection that goes on.
 
-use std::net::IpAddr;
-
 use bytes::BytesMut;
-use lancegate_auth::ChannelBinding;
+use chrono::{DateTime, Utc};
+use lancegate_auth::{CertificateNames, ChannelBinding};
 use lancegate_wire::frame::{STARTUP_BYTES_MAX, ensure_nothing_buffered};
 use lancegate_wire::{Startup, WireError, backend, decode_startup};
 use tokio_rustls::server::TlsStream;
 
+use crate::audit::Login;
 use crate::pg::admission::{Admitted, Applicant};
-use crate::pg::authenticate::{Attempt, authenticate};
+use crate::pg::authenticate::{Attempt, Trail, authenticate};
 use crate::pg::cancel::CancelKey;
 use crate::pg::connection::{Connection, Gone, ReadError, Transport};
-use crate::pg::tls::{Prefixed, Socket, named_protocol};
+use crate::pg::origin::{Origin, Peer};
+use crate::pg::tls::{PgTls, Prefixed, Socket, named_protocol};
 use crate::pg::{PgShared, reply};
 use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::session::{NoticeReceiver, Session, Settings};
@@ -33,6 +34,8 @@ pub(in crate::pg) struct Opened<T> {
     pub(in crate::pg) notices: NoticeReceiver,
     pub(in crate::pg) key: CancelKey,
     pub(in crate::pg) place: Admitted,
+    /// When what the client has proved stops being true.
+    pub(in crate::pg) ends_at: Option<DateTime<Utc>>,
 }
 
 /// Why there is no session.
@@ -42,6 +45,18 @@ pub(in crate::pg) enum StartupError {
     Over,
     /// The client is told, as FATAL.
     Refused(SqlError),
+    /// The client is told, as FATAL; it only wanted to know where tokens are.
+    Discovered(SqlError),
+}
+
+impl StartupError {
+    /// Returns what the client is told.
+    pub(in crate::pg) fn told(&self) -> Option<&SqlError> {
+        match self {
+            Self::Over => None,
+            Self::Refused(error) | Self::Discovered(error) => Some(error),
+        }
+    }
 }
 
 impl From<SqlError> for StartupError {
@@ -91,27 +106,81 @@ pub(in crate::pg) type Failed<T> = (Option<Connection<Socket<T>>>, StartupError)
 pub(in crate::pg) async fn open<T: Transport>(
     shared: &PgShared,
     stream: T,
-    address: IpAddr,
+    origin: Origin,
 ) -> Result<Opened<T>, Failed<T>> {
     let connection = Connection::new(Socket::Plain(stream), STARTUP_BYTES_MAX, shared.config.write_timeout);
-    let (mut connection, request, binding) = negotiate(shared, connection, address).await?;
-    match begin(shared, &mut connection, request, (address, binding)).await {
-        Ok((session, notices, key, place)) => Ok(Opened { connection, session, notices, key, place }),
-        Err(error) => Err((Some(connection), error)),
+    let mut peer = Peer::new(origin);
+    let (mut connection, request) = match negotiate(shared, connection, &mut peer).await {
+        Ok(negotiated) => negotiated,
+        Err((connection, error)) => {
+            record(shared, &peer, None, &Trail::default(), Err(&error));
+            return Err((connection, error));
+        }
+    };
+    let mut trail = Trail::default();
+    let named = (request.user.clone(), request.database.clone());
+    let begun = begin(shared, &mut connection, request, &peer, &mut trail).await;
+    let begun = begun.and_then(|begun| {
+        let recorded = login(&peer, Some(&named), &trail, Ok(begun.session.id), |login| shared.record(login));
+        recorded.map(|()| begun).map_err(StartupError::from)
+    });
+    match begun {
+        Ok(Begun { session, notices, key, place, ends_at }) => {
+            Ok(Opened { connection, session, notices, key, place, ends_at })
+        }
+        Err(error) => {
+            record(shared, &peer, Some(&named), &trail, Err(&error));
+            Err((Some(connection), error))
+        }
     }
 }
 
-type Negotiated<T> = (Connection<Socket<T>>, Request, ChannelBinding);
+/// Records an attempt that was refused. If that fails there is nothing more to refuse.
+fn record(
+    shared: &PgShared,
+    peer: &Peer,
+    named: Option<&(String, String)>,
+    trail: &Trail,
+    outcome: Result<i32, &StartupError>,
+) {
+    let is_attempt = !matches!(outcome, Err(StartupError::Over | StartupError::Discovered(_)));
+    if is_attempt {
+        let _ = login(peer, named, trail, outcome, |login| shared.record(login));
+    }
+}
+
+fn login<R>(
+    peer: &Peer,
+    named: Option<&(String, String)>,
+    trail: &Trail,
+    outcome: Result<i32, &StartupError>,
+    record: impl FnOnce(&Login<'_>) -> R,
+) -> R {
+    let origin = peer.origin.to_string();
+    record(&Login {
+        over: "pg",
+        origin: &origin,
+        user: named.map(|(user, _)| user.as_str()),
+        database: named.map(|(_, database)| database.as_str()),
+        method: trail.method.map(lancegate_auth::Method::as_str),
+        rule: trail.rule,
+        identity: trail.identity.as_deref(),
+        tls: peer.is_tls,
+        session: outcome.ok(),
+        error: outcome.err().and_then(StartupError::told),
+    })
+}
+
+type Negotiated<T> = (Connection<Socket<T>>, Request);
 
 /// Answers requests for encryption, at most one of each kind, until the
 /// start-up packet or a CancelRequest arrives.
 async fn negotiate<T: Transport>(
     shared: &PgShared,
     mut connection: Connection<Socket<T>>,
-    address: IpAddr,
+    peer: &mut Peer,
 ) -> Result<Negotiated<T>, Failed<T>> {
     let (mut asked_tls, mut asked_gss) = (false, false);
-    let mut binding = ChannelBinding::Unavailable;
     loop {
         let packet = match next_packet(&mut connection).await {
             Ok(packet) => packet,
@@ -120,9 +189,7 @@ async fn negotiate<T: Transport>(
         match packet {
             Startup::SslRequest if !asked_tls && !connection.stream().is_tls() => {
                 asked_tls = true;
-                let (secured, end_point) = answer_tls(shared, connection, &packet).await?;
-                connection = secured;
-                binding = end_point;
+                connection = answer_tls(shared, connection, &packet, peer).await?;
             }
             Startup::GssEncRequest if !asked_gss && !connection.stream().is_tls() => {
                 asked_gss = true;
@@ -131,19 +198,17 @@ async fn negotiate<T: Transport>(
                 }
             }
             Startup::DirectTls if !asked_tls && !connection.stream().is_tls() => {
-                let (secured, end_point) = direct_tls(shared, connection).await?;
-                connection = secured;
-                binding = end_point;
+                connection = direct_tls(shared, connection, peer).await?;
             }
             Startup::CancelRequest { pid, secret } => {
-                if shared.cancels.cancel(pid, &secret, address, std::time::Instant::now()) {
+                if shared.cancels.cancel(pid, &secret, peer.origin.address(), std::time::Instant::now()) {
                     shared.metrics.cancel_requests.inc();
                 }
                 return Err((None, StartupError::Over));
             }
             Startup::Startup { minor, parameters, unknown_protocol_options, .. } => {
                 return match read_request(minor, parameters, unknown_protocol_options) {
-                    Ok(request) => Ok((connection, request, binding)),
+                    Ok(request) => Ok((connection, request)),
                     Err(error) => Err((Some(connection), error.into())),
                 };
             }
@@ -169,10 +234,12 @@ async fn answer_tls<T: Transport>(
     shared: &PgShared,
     mut connection: Connection<Socket<T>>,
     request: &Startup,
-) -> Result<(Connection<Socket<T>>, ChannelBinding), Failed<T>> {
-    let Some(tls) = shared.tls() else {
+    peer: &mut Peer,
+) -> Result<Connection<Socket<T>>, Failed<T>> {
+    // As PostgreSQL, no TLS within a machine.
+    let Some(tls) = shared.tls().filter(|_| matches!(peer.origin, Origin::Tcp(_))) else {
         return match refuse_encryption(&mut connection, request).await {
-            Ok(()) => Ok((connection, ChannelBinding::Unavailable)),
+            Ok(()) => Ok(connection),
             Err(error) => Err((Some(connection), error)),
         };
     };
@@ -186,35 +253,37 @@ async fn answer_tls<T: Transport>(
         return Err((None, StartupError::Over));
     }
     let stream = handshake(&tls.acceptor, connection, BytesMut::new()).await?;
-    let binding = tls
-        .end_point
-        .as_ref()
-        .map_or(ChannelBinding::Unavailable, |hash| ChannelBinding::TlsServerEndPoint(hash.to_vec()));
-    Ok((secured(shared, stream), binding))
+    let (connection, noted) = secured(shared, stream, &tls, peer);
+    match noted {
+        Ok(()) => Ok(connection),
+        Err(error) => Err((Some(connection), error.into())),
+    }
 }
 
 /// Goes on with TLS that the client began by itself; it must name the protocol.
 async fn direct_tls<T: Transport>(
     shared: &PgShared,
     mut connection: Connection<Socket<T>>,
-) -> Result<(Connection<Socket<T>>, ChannelBinding), Failed<T>> {
-    let Some(tls) = shared.tls() else {
+    peer: &mut Peer,
+) -> Result<Connection<Socket<T>>, Failed<T>> {
+    let Some(tls) = shared.tls().filter(|_| matches!(peer.origin, Origin::Tcp(_))) else {
         return Err((None, StartupError::Over));
     };
     let hello = connection.inbound().split();
     let stream = handshake(&tls.acceptor, connection, hello).await?;
-    if !named_protocol(stream.get_ref().1) {
-        let error = SqlError::new(
+    let named = named_protocol(stream.get_ref().1);
+    let (connection, noted) = secured(shared, stream, &tls, peer);
+    let checked = noted.and_then(|()| match named {
+        true => Ok(()),
+        false => Err(SqlError::new(
             SqlState::PROTOCOL_VIOLATION,
             "received direct SSL connection request without ALPN protocol negotiation extension",
-        );
-        return Err((Some(secured(shared, stream)), error.into()));
+        )),
+    });
+    match checked {
+        Ok(()) => Ok(connection),
+        Err(error) => Err((Some(connection), error.into())),
     }
-    let binding = tls
-        .end_point
-        .as_ref()
-        .map_or(ChannelBinding::Unavailable, |hash| ChannelBinding::TlsServerEndPoint(hash.to_vec()));
-    Ok((secured(shared, stream), binding))
 }
 
 async fn handshake<T: Transport>(
@@ -231,8 +300,25 @@ async fn handshake<T: Transport>(
     })
 }
 
-fn secured<T: Transport>(shared: &PgShared, stream: TlsStream<Prefixed<T>>) -> Connection<Socket<T>> {
-    Connection::new(Socket::Tls(Box::new(stream)), STARTUP_BYTES_MAX, shared.config.write_timeout)
+/// Notes what TLS has told about the client; fails if its certificate cannot be read.
+fn secured<T: Transport>(
+    shared: &PgShared,
+    stream: TlsStream<Prefixed<T>>,
+    tls: &PgTls,
+    peer: &mut Peer,
+) -> (Connection<Socket<T>>, Result<()>) {
+    let end_point = tls.end_point.as_ref();
+    peer.is_tls = true;
+    peer.binding =
+        end_point.map_or(ChannelBinding::Unavailable, |hash| ChannelBinding::TlsServerEndPoint(hash.to_vec()));
+    // The handshake has verified it; it is there only if an authority is configured.
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let names = shown.map(|certificate| CertificateNames::read(certificate)).transpose();
+    let connection = Connection::new(Socket::Tls(Box::new(stream)), STARTUP_BYTES_MAX, shared.config.write_timeout);
+    let noted = names.map(|names| peer.certificate = names);
+    let refused =
+        noted.map_err(|error| SqlError::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, error.to_string()));
+    (connection, refused)
 }
 
 async fn refuse_encryption<S: Transport>(
@@ -244,16 +330,25 @@ async fn refuse_encryption<S: Transport>(
     Ok(connection.flush_unread().await?)
 }
 
-type Begun = (Session, NoticeReceiver, CancelKey, Admitted);
+/// What a session begins with.
+struct Begun {
+    session: Session,
+    notices: NoticeReceiver,
+    key: CancelKey,
+    place: Admitted,
+    ends_at: Option<DateTime<Utc>>,
+}
 
 /// Authenticates and applies what the packet asked for.
 async fn begin<T: Transport>(
     shared: &PgShared,
     connection: &mut Connection<Socket<T>>,
     request: Request,
-    (address, binding): (IpAddr, ChannelBinding),
+    peer: &Peer,
+    trail: &mut Trail,
 ) -> Result<Begun, StartupError> {
-    if !connection.stream().is_tls() && !shared.config.allow_plaintext {
+    let is_exposed = matches!(peer.origin, Origin::Tcp(_)) && !peer.is_tls;
+    if is_exposed && !shared.config.allow_plaintext {
         return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, "connection is not encrypted")
             .hint("Connect with sslmode=require or stricter.")
             .into());
@@ -261,8 +356,8 @@ async fn begin<T: Transport>(
     if let Some(options) = &request.negotiate {
         backend::negotiate_protocol_version(&mut connection.out, request.minor, options);
     }
-    let attempt = Attempt { user: &request.user, address, binding };
-    let proven = authenticate(connection, shared, attempt).await?;
+    let attempt = Attempt { user: &request.user, database: &request.database, peer };
+    let proven = authenticate(connection, shared, attempt, trail).await?;
     let bootstrap = request.user == shared.config.bootstrap_user;
     let applicant = Applicant { user: &request.user, connection_limit: proven.connection_limit, bootstrap };
     let place = shared.admission.admit(applicant)?;
@@ -270,10 +365,11 @@ async fn begin<T: Transport>(
     shared.identities.ensure_database(&request.database).await?;
     let settings = initial_settings(shared, &request, bootstrap)?;
     let key = shared.cancels.register(request.minor);
-    let (session, notices) = Session::new(key.pid(), principal, request.database, settings);
+    let (mut session, notices) = Session::new(key.pid(), principal, request.database, settings);
+    session.origin = Some(peer.origin.to_string());
     backend::backend_key_data(&mut connection.out, key.pid(), key.secret());
     connection.allow_messages_of(shared.config.message_bytes_max);
-    Ok((session, notices, key, place))
+    Ok(Begun { session, notices, key, place, ends_at: proven.ends_at })
 }
 
 fn initial_settings(shared: &PgShared, request: &Request, superuser: bool) -> Result<Settings> {

@@ -192,6 +192,11 @@ impl Gateway {
         command.output().unwrap_or_else(|error| panic!("psql cannot be started ({error}); `make test` installs it"))
     }
 
+    /// Returns the number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills the process as a crash would.
     pub(crate) fn kill9(&mut self) {
         self.child.kill().unwrap();

@@ -24,6 +24,7 @@ mod functions;
 mod garbage;
 mod harness;
 mod http;
+mod identity;
 mod indexes;
 mod interop;
 mod jobs;

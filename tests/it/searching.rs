@@ -157,6 +157,7 @@ async fn engine(folder: &Path) -> Engine {
         jobs: Arc::new(jobs),
         functions: FunctionHost::none(),
         secrets: Secrets::new(catalog, keys),
+        audit: None,
     });
     let engine = engine.unwrap();
     engine.start(&admin::first_user()).await.unwrap();

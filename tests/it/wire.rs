@@ -4,6 +4,7 @@
 mod authentication;
 mod extended;
 mod hostile;
-mod raw;
+mod limits;
+pub(crate) mod raw;
 mod reuse;
-mod session;
+pub(crate) mod session;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::keys::{GPU_CLASS_KEYS, GPU_CLASSES, GPU_DEFAULT, KEYS, Key, SECTIONS};
+use super::keys::{GPU_CLASS_KEYS, GPU_CLASSES, GPU_DEFAULT, JWT_ISSUER_KEYS, JWT_ISSUERS, KEYS, Key, SECTIONS};
 use super::kind::Kind;
 
 /// Columns of a comment line.
@@ -49,6 +49,14 @@ fn write_classes(text: &mut String) {
     comment(text, "A named GPU class; repeat the block for each.");
     let _ = writeln!(text, "# [[{GPU_CLASSES}]]");
     for key in GPU_CLASS_KEYS {
+        write_key(text, key, key.path);
+    }
+    text.push('\n');
+    let issuers = "An identity provider whose tokens log in, where a rule of pg.hba_file says jwt or oauth, and over HTTP as \
+                   a Bearer token; repeat the block for each.";
+    comment(text, issuers);
+    let _ = writeln!(text, "# [[{JWT_ISSUERS}]]");
+    for key in JWT_ISSUER_KEYS {
         write_key(text, key, key.path);
     }
 }

@@ -44,6 +44,7 @@ const fn unset(path: &'static str, kind: Kind, sample: &'static str, doc: &'stat
 pub(super) const SECTIONS: &[Section] = &[
     Section { name: "", doc: "" },
     Section { name: "pg", doc: "The PostgreSQL wire." },
+    Section { name: "audit", doc: "A record of who connected and of what was allowed and denied, as lines of JSON." },
     Section { name: "http", doc: "The REST API, health, readiness and metrics over HTTP." },
     Section {
         name: "flight",
@@ -112,6 +113,64 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Boolean,
         "false",
         "Whether \"listen\" may be an address that other machines reach although there is no TLS.",
+    ),
+    unset(
+        "pg.tls_client_ca",
+        Kind::Path,
+        "/etc/lancegate/clients.crt",
+        "The authorities of client certificates, PEM. A certificate that none of them has signed ends the connection; \
+         whether one is needed say the rules of \"hba_file\".",
+    ),
+    unset(
+        "pg.tls_client_crl",
+        Kind::Path,
+        "/etc/lancegate/clients.crl",
+        "Revoked client certificates, PEM: the lists of all authorities of \"tls_client_ca\".",
+    ),
+    unset(
+        "pg.hba_file",
+        Kind::Path,
+        "/etc/lancegate/hba.conf",
+        "Who may connect how: ordered rules in the format of PostgreSQL's pg_hba.conf, read again on SIGHUP. \
+         Unset: everybody by scram-sha-256.",
+    ),
+    unset(
+        "pg.ident_file",
+        Kind::Path,
+        "/etc/lancegate/ident.conf",
+        "Maps from names in certificates and tokens, and of users of the system, to users, in the format of \
+         PostgreSQL's pg_ident.conf.",
+    ),
+    unset(
+        "pg.unix_socket_directory",
+        Kind::Path,
+        "/run/lancegate",
+        "A folder for a Unix socket beside \"listen\", named .s.PGSQL. and the port as PostgreSQL names it. Unset: none.",
+    ),
+    key(
+        "pg.unix_socket_permissions",
+        Kind::Choice(&["0700", "0770", "0777"]),
+        "0770",
+        "Who may connect to it: the gateway's user, his group too, or everybody.",
+    ),
+    unset(
+        "audit.file",
+        Kind::Path,
+        "/var/log/lancegate/audit.jsonl",
+        "Where records are appended. SIGHUP opens the file again, so that it can be moved away. Unset: no records.",
+    ),
+    key(
+        "audit.statements",
+        Kind::Choice(&["all", "changes", "denied"]),
+        "all",
+        "Which statements that need a privilege have a record: all, those that change something, or none that was \
+         allowed. Connections, what was denied, and the administration of users, privileges, keys and secrets always have one.",
+    ),
+    key(
+        "audit.on_failure",
+        Kind::Choice(&["refuse", "warn"]),
+        "refuse",
+        "What happens to what cannot be recorded: it is refused with 58030, or goes on with an error in the log.",
     ),
     key("http.listen", Kind::Listen, "127.0.0.1:10024", "Where to answer; port 0 takes a free port."),
     key("http.max_connections", Kind::Integer { min: 1, max: 100_000 }, "256", "Connections at one time; more wait."),
@@ -380,6 +439,63 @@ pub(super) const GPU_CLASS_KEYS: &[Key] = &[
     ),
 ];
 
+/// The keys of each `[[jwt_issuers]]`.
+pub(super) const JWT_ISSUER_KEYS: &[Key] = &[
+    unset("issuer", Kind::Text, "https://id.example.com", "What \"iss\" says, to the letter. Required."),
+    unset(
+        "audience",
+        Kind::Text,
+        "lancegate",
+        "What \"aud\" must have; several with commas between, of which one is enough. Required.",
+    ),
+    unset(
+        "jwks",
+        Kind::Text,
+        "https://id.example.com/keys",
+        "Where the public keys are: the path of a file, or a URL, https or on this machine. Unset: where \
+         /.well-known/openid-configuration of the issuer says.",
+    ),
+    unset(
+        "algorithms",
+        Kind::Text,
+        "RS256,ES256",
+        "How tokens may be signed, with commas between: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. \
+         Unset: RS256 and ES256.",
+    ),
+    unset(
+        "user_claim",
+        Kind::Text,
+        "sub",
+        "The claim that names the user. \"email\" counts only with \"email_verified\". Unset: sub, which alone never \
+         changes its owner.",
+    ),
+    unset("scope", Kind::Text, "openid", "What \"scope\" must have, with blanks between. Unset: nothing."),
+    unset("leeway", Kind::Duration { min: "0s", max: "30s" }, "10s", "How far clocks may differ. Unset: 10s."),
+    unset(
+        "refresh_interval",
+        Kind::Duration { min: "30s", max: "1h" },
+        "10m",
+        "How long keys are used before they are asked for again; an unknown key is asked for at once, and no more than \
+         twice a minute. Unset: 10m.",
+    ),
+];
+
+/// The list of identity providers.
+pub(super) const JWT_ISSUERS: &str = "jwt_issuers";
+
+/// A list of tables, each with keys of its own; the first two are required.
+#[derive(Debug)]
+pub(super) struct List {
+    /// The name between the double brackets.
+    pub(super) name: &'static str,
+    /// The keys.
+    pub(super) keys: &'static [Key],
+}
+
+/// All lists.
+pub(super) const LISTS: &[List] =
+    &[List { name: GPU_CLASSES, keys: GPU_CLASS_KEYS }, List { name: JWT_ISSUERS, keys: JWT_ISSUER_KEYS }];
+
 /// The section of the legacy default class.
 pub(super) const GPU_DEFAULT: &str = "gpu_default";
 /// The list of the named classes.
@@ -391,12 +507,11 @@ pub(super) fn find(path: &str) -> Option<&'static Key> {
         return Some(key);
     }
     let (section, name) = path.split_once('.')?;
-    let in_default = section == GPU_DEFAULT && name != "name";
-    let in_list = section.starts_with(GPU_CLASSES) && section.ends_with(']');
-    if !in_default && !in_list {
-        return None;
+    if section == GPU_DEFAULT && name != "name" {
+        return GPU_CLASS_KEYS.iter().find(|key| key.path == name);
     }
-    GPU_CLASS_KEYS.iter().find(|key| key.path == name)
+    let (list, _) = section.strip_suffix(']')?.split_once('[')?;
+    LISTS.iter().find(|known| known.name == list)?.keys.iter().find(|key| key.path == name)
 }
 
 /// Returns the known key that looks most like `path`, if one looks like it at all.
@@ -431,7 +546,7 @@ mod tests {
 
     #[test]
     fn every_default_and_sample_is_allowed_by_its_own_key() {
-        for key in KEYS.iter().chain(GPU_CLASS_KEYS) {
+        for key in KEYS.iter().chain(GPU_CLASS_KEYS).chain(JWT_ISSUER_KEYS) {
             if key.kind == Kind::Password {
                 continue;
             }

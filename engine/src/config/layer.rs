@@ -7,7 +7,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::keys::{self, GPU_CLASS_KEYS, GPU_CLASSES, KEYS};
+use super::keys::{self, KEYS, LISTS, List};
 use super::kind::Kind;
 use super::problem::{Origin, Problem, Problems};
 
@@ -90,37 +90,40 @@ impl Layers {
             let path = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
             match value {
                 Value::Table(inner) if is_section(&path) => self.add_table(&path, inner, origin),
-                value if path == GPU_CLASSES => self.add_classes(value, origin),
-                value => self.set(&path, value, origin),
+                value => match LISTS.iter().find(|list| list.name == path) {
+                    Some(list) => self.add_list(list, value, origin),
+                    None => self.set(&path, value, origin),
+                },
             }
         }
     }
 
-    /// Checks the entries of `[[gpu_classes]]`; the list is kept as one value.
-    fn add_classes(&mut self, value: Value, origin: &Origin) {
+    /// Checks the entries of a list of tables, which is kept as one value.
+    fn add_list(&mut self, list: &List, value: Value, origin: &Origin) {
+        let name = list.name;
         let Some(entries) = value.as_array().filter(|entries| entries.iter().all(Value::is_table)) else {
-            let problem = Problem::new(GPU_CLASSES, "is a list of tables; write [[gpu_classes]] above each");
+            let problem = Problem::new(name, format!("is a list of tables; write [[{name}]] above each"));
             self.problems.push(problem.from_origin(origin));
             return;
         };
         for (index, entry) in entries.iter().enumerate() {
             let Some(entry) = entry.as_table() else { continue };
-            for (name, value) in entry {
-                self.ensure_allowed(&format!("{GPU_CLASSES}[{index}].{name}"), value, origin);
+            for (key, value) in entry {
+                self.ensure_allowed(&format!("{name}[{index}].{key}"), value, origin);
             }
-            for required in &GPU_CLASS_KEYS[..2] {
+            for required in &list.keys[..2] {
                 if !entry.contains_key(required.path) {
-                    let path = format!("{GPU_CLASSES}[{index}].{}", required.path);
+                    let path = format!("{name}[{index}].{}", required.path);
                     let what = format!("is missing; use {}", required.kind.allowed());
                     self.problems.push(Problem::new(path, what).from_origin(origin));
                 }
             }
         }
-        self.values.insert(GPU_CLASSES.to_owned(), (value, origin.clone()));
+        self.values.insert(name.to_owned(), (value, origin.clone()));
     }
 
     fn set_text(&mut self, path: &str, text: &str, origin: &Origin) {
-        let Some(key) = keys::find(path).filter(|_| !path.starts_with(GPU_CLASSES)) else {
+        let Some(key) = keys::find(path).filter(|_| !path.contains('[')) else {
             return self.refuse_unknown(path, origin);
         };
         // Text that is not allowed is reported as what was typed.

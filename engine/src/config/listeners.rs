@@ -29,6 +29,18 @@ pub struct PgConfig {
     pub tls_key: Option<PathBuf>,
     /// Whether other machines may connect without TLS.
     pub allow_plaintext: bool,
+    /// The authorities of client certificates, PEM.
+    pub tls_client_ca: Option<PathBuf>,
+    /// Revoked client certificates, PEM.
+    pub tls_client_crl: Option<PathBuf>,
+    /// Who may connect how; unset: everybody by password.
+    pub hba_file: Option<PathBuf>,
+    /// Maps from proved identities to users.
+    pub ident_file: Option<PathBuf>,
+    /// Where the Unix socket is; unset: there is none.
+    pub unix_socket_directory: Option<PathBuf>,
+    /// Who may connect to it, in octal.
+    unix_socket_permissions: String,
 }
 
 /// `[http]`.
@@ -63,7 +75,20 @@ impl PgConfig {
         self.tls_cert.as_ref().zip(self.tls_key.as_ref())
     }
 
+    /// Returns the permission bits of the Unix socket.
+    pub fn unix_socket_mode(&self) -> u32 {
+        // The table of keys lets only octal numbers in.
+        u32::from_str_radix(&self.unix_socket_permissions, 8).unwrap_or(0o700)
+    }
+
     pub(super) fn check(&self, origins: &Origins, problems: &mut Problems) {
+        if self.tls_client_ca.is_some() && self.tls().is_none() {
+            let what = "takes TLS; set \"pg.tls_cert\" and \"pg.tls_key\"";
+            problems.push(origins.problem("pg.tls_client_ca", what));
+        }
+        if self.tls_client_crl.is_some() && self.tls_client_ca.is_none() {
+            problems.push(origins.problem("pg.tls_client_crl", "takes \"pg.tls_client_ca\""));
+        }
         match (&self.tls_cert, &self.tls_key) {
             (Some(_), None) => problems.push(origins.problem("pg.tls_key", "is missing; \"pg.tls_cert\" needs it")),
             (None, Some(_)) => problems.push(origins.problem("pg.tls_cert", "is missing; \"pg.tls_key\" needs it")),

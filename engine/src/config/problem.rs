@@ -44,6 +44,13 @@ impl Problem {
         Self { key: key.into(), what: what.into(), origin: None }
     }
 
+    /// Names a key more exactly.
+    #[must_use]
+    pub(super) fn at(mut self, key: String) -> Self {
+        self.key = key;
+        self
+    }
+
     /// Says where the value was set.
     #[must_use]
     pub fn from_origin(mut self, origin: &Origin) -> Self {

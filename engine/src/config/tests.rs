@@ -122,6 +122,49 @@ fn gpu_01_the_default_class_comes_first_and_names_are_unique() {
 }
 
 #[test]
+fn issuers_of_tokens_are_named_once_and_their_keys_cannot_be_exchanged_on_the_way() {
+    let issuer = |more: &str| format!("data = 'd'\n[[jwt_issuers]]\nissuer = 'https://i'\naudience = 'a, b'\n{more}\n");
+    let config = load(&issuer(""), &[], &[]).unwrap();
+    let expected = config.jwt_issuers[0].expectations();
+    assert_eq!(expected.audiences, ["a", "b"]);
+    assert_eq!((expected.user_claim.as_str(), expected.leeway_seconds, expected.algorithms.len()), ("sub", 10, 2));
+    let discovery = "https://i/.well-known/openid-configuration".parse().unwrap();
+    assert_eq!(config.jwt_issuers[0].keys_at(), Some(KeysAt::Discovered(discovery)));
+    for good in
+        ["jwks = 'keys.json'", "jwks = 'https://k/x'", "jwks = 'http://127.0.0.1:1/x'", "jwks = 'http://[::1]/x'"]
+    {
+        assert!(load(&issuer(good), &[], &[]).is_ok(), "{good}");
+    }
+    for bad in
+        ["http://k/x", "ftp://k/x", "https://u:p@k/x", "file:///etc/passwd", "http://127.0.0.1.evil/x", "https://"]
+    {
+        refuse(&issuer(&format!("jwks = '{bad}'")), &[], &[("jwt_issuers[0].jwks", "with https")]);
+    }
+    for (more, key) in [
+        ("algorithms = 'none'", "jwt_issuers[0].algorithms"),
+        ("algorithms = 'RS256,HS256'", "jwt_issuers[0].algorithms"),
+        ("algorithms = ','", "jwt_issuers[0].algorithms"),
+        ("leeway = '31s'", "jwt_issuers[0].leeway"),
+        ("colour = 1", "jwt_issuers[0].colour"),
+        ("[[jwt_issuers]]\nissuer = 'https://i'\naudience = 'x'", "jwt_issuers[1].issuer"),
+        ("[[jwt_issuers]]\nissuer = 'https://j'", "jwt_issuers[1].audience"),
+        ("[[jwt_issuers]]\nissuer = 'http://j'\naudience = 'x'", "jwt_issuers[1].issuer"),
+    ] {
+        refuse(&issuer(more), &[], &[(key, "")]);
+    }
+}
+
+#[test]
+fn client_certificates_take_tls() {
+    refuse("data = 'd'\n[pg]\ntls_client_ca = 'c'", &[], &[("pg.tls_client_ca", "takes TLS")]);
+    let file = "data = 'd'\n[pg]\ntls_cert = 'c'\ntls_key = 'k'\ntls_client_crl = 'r'";
+    refuse(file, &[], &[("pg.tls_client_crl", "tls_client_ca")]);
+    let config = load("data = 'd'\n[pg]\nunix_socket_permissions = '0777'", &[], &[]).unwrap();
+    assert_eq!(config.pg.unix_socket_mode(), 0o777);
+    refuse("data = 'd'\n[pg]\nunix_socket_permissions = '0666'", &[], &[("pg.unix_socket_permissions", "0770")]);
+}
+
+#[test]
 fn the_example_is_valid_and_says_the_defaults() {
     let (_folder, sources) = sources(Some(&example()), &[("LANCEGATE_DATA", "d")], &[]);
     let from_example = Config::load(sources).unwrap();

@@ -71,7 +71,8 @@ pub(crate) async fn all(engine: &Engine, database: &str) -> Result<()> {
     for folder in folders(engine, &database.location).await? {
         let Some(name) = folder.strip_suffix(".lance") else { continue };
         let location = below(&database.location, &folder);
-        if known.contains(&location) || ensure_object_name(name).is_err() || is_marked(engine, &location).await? {
+        let is_refused = ensure_object_name(name).is_err() || leads_out(engine, &location);
+        if known.contains(&location) || is_refused || is_marked(engine, &location).await? {
             continue;
         }
         let name = TableName { database: database.name.clone(), namespace: Vec::new(), name: name.to_owned() };
@@ -94,7 +95,7 @@ pub(crate) async fn one(engine: &Engine, name: &TableName) -> Result<Option<Tabl
         return Ok(engine.catalog().table(name).await?);
     }
     let location = below(&database.location, &format!("{}.lance", name.name));
-    if !is_table(engine, &location).await? || is_marked(engine, &location).await? {
+    if leads_out(engine, &location) || !is_table(engine, &location).await? || is_marked(engine, &location).await? {
         return Ok(None);
     }
     let tables = engine.catalog().tables(&name.database, None).await?;
@@ -206,6 +207,25 @@ pub(crate) fn below(location: &str, name: &str) -> String {
     match location {
         "" => name.to_owned(),
         folder => format!("{}/{name}", folder.trim_end_matches('/')),
+    }
+}
+
+/// Returns whether a location is not below the root of the data: a link, or a path of a
+/// manifest, that leads elsewhere. Who may write into the folder must not be able to
+/// show or delete files that only the gateway may read.
+fn leads_out(engine: &Engine, location: &str) -> bool {
+    let store = engine.store();
+    if location.split('/').any(|part| part == "..") {
+        return true;
+    }
+    if location.contains("://") {
+        return !location.starts_with(&store.uri(""));
+    }
+    let Some(root) = store.local_root() else { return false };
+    match (root.canonicalize(), root.join(location).canonicalize()) {
+        (Ok(root), Ok(folder)) => !folder.starts_with(root),
+        // What is not there leads nowhere.
+        _ => false,
     }
 }
 

@@ -28,15 +28,24 @@ impl Engine {
     /// # Errors
     /// If the metadata store fails.
     pub async fn principal_of_key(&self, key: &str) -> Result<Option<Principal>> {
+        match self.login_of_key(key).await? {
+            Some(login) => self.principal(login.user).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the key behind an API key as [`Engine::principal_of_key`] does, to
+    /// see whose it is and how long it works.
+    ///
+    /// # Errors
+    /// If the metadata store fails.
+    pub async fn login_of_key(&self, key: &str) -> Result<Option<ApiKey>> {
         // The store finds it by digest: how long that takes says nothing about a key.
         let Some(stored) = self.catalog().api_key_of(&digest(key)).await? else { return Ok(None) };
         let now = Utc::now();
         let Some(user) = self.catalog().user(&stored.user).await? else { return Ok(None) };
         let expired = user.valid_until.is_some_and(|until| until <= now);
-        if expired || !stored.is_valid(now) {
-            return Ok(None);
-        }
-        self.principal(stored.user).await.map(Some)
+        Ok((!expired && stored.is_valid(now)).then_some(stored))
     }
 }
 

@@ -10,8 +10,10 @@ use std::ops::Deref;
 use lancegate_auth::{Decision, Grants, Missing, Object, Principal, Privilege, Requirement, UserName, decide};
 use lancegate_catalog::{Table, TableName};
 
+use crate::audit::{self, Checked, Decided};
 use crate::error::{Result, SqlError};
 use crate::exec::Engine;
+use crate::session::Session;
 use crate::sql::plan::copy::CopyPlan;
 use crate::sql::plan::dml::Returning;
 use crate::sql::plan::ingest::IngestPlan;
@@ -44,8 +46,8 @@ struct Need {
 ///
 /// # Errors
 /// 42501; 42P01 where the caller may not know that a relation exists.
-pub(crate) async fn authorize(engine: &Engine, principal: &Principal, plan: Plan) -> Result<Authorized<Plan>> {
-    check(engine, principal, &plan).await?;
+pub(crate) async fn authorize(engine: &Engine, session: &Session, plan: Plan) -> Result<Authorized<Plan>> {
+    check(engine, session, &plan).await?;
     Ok(Authorized(plan))
 }
 
@@ -53,26 +55,52 @@ pub(crate) async fn authorize(engine: &Engine, principal: &Principal, plan: Plan
 ///
 /// # Errors
 /// As [`authorize`].
-pub(crate) async fn again(engine: &Engine, principal: &Principal, plan: &Authorized<Plan>) -> Result<()> {
-    check(engine, principal, &plan.0).await
+pub(crate) async fn again(engine: &Engine, session: &Session, plan: &Authorized<Plan>) -> Result<()> {
+    check(engine, session, &plan.0).await
 }
 
-async fn check(engine: &Engine, principal: &Principal, plan: &Plan) -> Result<()> {
+async fn check(engine: &Engine, session: &Session, plan: &Plan) -> Result<()> {
     let needs = needs(plan);
-    if needs.is_empty() {
-        return Ok(());
+    let Some(audit) = engine.audit() else { return decide_all(engine, session, &needs).await.1 };
+    let (held, decision) = decide_all(engine, session, &needs).await;
+    if needs.is_empty() && audit::administration(session, plan).is_none() {
+        return decision;
     }
-    let grants = engine.catalog().grants().await?;
-    for need in needs {
-        match &need.on_behalf_of {
-            None => ensure(principal, &grants, &need.requirement)?,
-            Some(owner) => {
-                let owner = engine.principal(owner.clone()).await?;
-                ensure(&owner, &grants, &need.requirement)?;
-            }
+    let denied = decision.as_ref().err();
+    let looked_at = needs.iter().take(held + usize::from(denied.is_some())).enumerate();
+    let checked: Vec<Checked<'_>> = looked_at
+        .map(|(index, need)| Checked {
+            requirement: &need.requirement,
+            on_behalf_of: need.on_behalf_of.as_ref(),
+            held: index < held,
+        })
+        .collect();
+    audit.decided(&Decided { session, plan, checked: &checked, denied })?;
+    decision
+}
+
+/// Decides needs in order; returns how many are held before one that is not.
+async fn decide_all(engine: &Engine, session: &Session, needs: &[Need]) -> (usize, Result<()>) {
+    if needs.is_empty() {
+        return (0, Ok(()));
+    }
+    let grants = match engine.catalog().grants().await {
+        Ok(grants) => grants,
+        Err(error) => return (0, Err(error.into())),
+    };
+    for (index, need) in needs.iter().enumerate() {
+        let decision = match &need.on_behalf_of {
+            None => ensure(&session.principal, &grants, &need.requirement),
+            Some(owner) => match engine.principal(owner.clone()).await {
+                Ok(owner) => ensure(&owner, &grants, &need.requirement),
+                Err(error) => Err(error),
+            },
+        };
+        if decision.is_err() {
+            return (index, decision);
         }
     }
-    Ok(())
+    (needs.len(), Ok(()))
 }
 
 /// Checks one requirement of a caller.

@@ -1,6 +1,6 @@
 //! Who asks: the proof of it, and the session in which his statements run.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +10,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lancegate_auth::Principal;
+use lancegate_engine::error::SqlError;
 use lancegate_engine::exec::refresh::reads_registry;
 use lancegate_engine::exec::{DEFAULT_DATABASE, Engine, Outcome};
 use lancegate_engine::session::{CancelReason, Session, Settings, StatementContext};
 use lancegate_engine::sql::authorize::Authorized;
 use lancegate_engine::sql::plan::Plan;
+use lancegate_engine::sqlstate::SqlState;
 use lancegate_sql::Statement;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -23,6 +25,7 @@ use super::error::{Code, RestError, Result};
 use super::request::{self, RequestId};
 use super::rows::Rows;
 use crate::admin;
+use crate::audit::Login;
 use crate::http::HttpShared;
 use crate::http::listener::Peer;
 
@@ -56,7 +59,7 @@ impl FromRequestParts<Arc<HttpShared>> for Caller {
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<HttpShared>) -> Result<Self> {
         let engine = request::engine(shared)?.clone();
         let front = shared.front.get().ok_or_else(|| RestError::internal("the engine went away"))?;
-        let address = parts.extensions.get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.address.ip());
+        let address = parts.extensions.get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.address);
         let address = address.ok_or_else(|| RestError::internal("the address of a client is unknown"))?;
         let principal = authenticate(front, &parts.headers, address).await?;
         let database = database(&engine, &parts.headers).await?;
@@ -65,6 +68,7 @@ impl FromRequestParts<Arc<HttpShared>> for Caller {
         settings.set_default("application_name", "REST")?;
         let (mut session, _) = Session::new(NO_BACKEND, principal, database, settings);
         session.idempotency_key = idempotency_key(parts)?;
+        session.origin = Some(address.to_string());
         let ctx = StatementContext::new();
         let deadline = deadline(&parts.headers)?.map(|time| {
             let ctx = ctx.clone();
@@ -170,7 +174,31 @@ impl Caller {
 /// What a client proves himself with.
 enum Credential {
     Key(String),
+    Token(String),
     Password { user: String, password: String },
+}
+
+impl Credential {
+    /// Returns the user that it says it is of; keys and tokens do not say it.
+    fn user(&self) -> &str {
+        match self {
+            Self::Key(_) | Self::Token(_) => KEY_USER,
+            Self::Password { user, .. } => user,
+        }
+    }
+
+    fn method(&self) -> &'static str {
+        match self {
+            Self::Key(_) => "api-key",
+            Self::Token(_) => "jwt",
+            Self::Password { .. } => "password",
+        }
+    }
+}
+
+/// Returns whether a Bearer token is one of an identity provider: our keys have no dots.
+fn is_signed(token: &str) -> bool {
+    token.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 fn credential(headers: &HeaderMap) -> Result<Credential> {
@@ -187,7 +215,8 @@ fn credential(headers: &HeaderMap) -> Result<Credential> {
         return Err(RestError::unauthenticated("credentials are missing: send an API key as x-api-key"));
     };
     if scheme.eq_ignore_ascii_case("bearer") {
-        return Ok(Credential::Key(value.trim().to_owned()));
+        let token = value.trim().to_owned();
+        return Ok(if is_signed(&token) { Credential::Token(token) } else { Credential::Key(token) });
     }
     let decoded = Some(value.trim()).filter(|_| scheme.eq_ignore_ascii_case("basic"));
     let decoded = decoded.and_then(|value| STANDARD.decode(value).ok()).and_then(|bytes| String::from_utf8(bytes).ok());
@@ -198,31 +227,52 @@ fn credential(headers: &HeaderMap) -> Result<Credential> {
 }
 
 /// Returns who is asking. Failed attempts are slowed down as on the wire.
-async fn authenticate(front: &Front, headers: &HeaderMap, address: IpAddr) -> Result<Principal> {
+async fn authenticate(front: &Front, headers: &HeaderMap, address: SocketAddr) -> Result<Principal> {
     let credential = credential(headers)?;
-    let user = match &credential {
-        Credential::Key(_) => KEY_USER,
-        Credential::Password { user, .. } => user,
-    };
-    tokio::time::sleep(front.identities.delay(user, address).min(DELAY_MAX)).await;
+    let (user, from) = (credential.user(), Some(address.ip()));
+    tokio::time::sleep(front.identities.delay(user, from).min(DELAY_MAX)).await;
     let principal = match &credential {
         Credential::Key(key) => front.engine.principal_of_key(key).await?,
+        Credential::Token(token) => front.identities.by_token(token).await?,
         Credential::Password { user, password } => front.identities.by_password(user, password).await?,
     };
-    match principal {
-        Some(principal) => {
-            front.identities.succeeded(user, address);
-            Ok(principal)
-        }
-        None => {
-            front.identities.failed(user, address);
-            let message = match credential {
-                Credential::Key(_) => "the API key is not valid".to_owned(),
-                Credential::Password { user, .. } => format!("password authentication failed for user \"{user}\""),
-            };
-            Err(RestError::unauthenticated(message))
-        }
+    match &principal {
+        Some(_) => front.identities.succeeded(user, from),
+        None => front.identities.failed(user, from),
     }
+    let failed = || match &credential {
+        Credential::Key(_) => "the API key is not valid".to_owned(),
+        Credential::Token(_) => "the token is not valid".to_owned(),
+        Credential::Password { user, .. } => format!("password authentication failed for user \"{user}\""),
+    };
+    record(front, &credential, address, principal.as_ref(), &failed)?;
+    principal.ok_or_else(|| RestError::unauthenticated(failed()))
+}
+
+/// Records who came, and who did not get in.
+fn record(
+    front: &Front,
+    credential: &Credential,
+    address: SocketAddr,
+    principal: Option<&Principal>,
+    failed: &dyn Fn() -> String,
+) -> Result<()> {
+    let Some(audit) = &front.audit else { return Ok(()) };
+    let error = match principal {
+        Some(_) => None,
+        None => Some(SqlError::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, failed())),
+    };
+    let claimed = Some(credential.user()).filter(|user| !user.is_empty());
+    let origin = address.to_string();
+    let login = Login {
+        over: "http",
+        origin: &origin,
+        user: principal.map(|principal| principal.user.as_str()).or(claimed),
+        method: Some(credential.method()),
+        error: error.as_ref(),
+        ..Login::default()
+    };
+    Ok(audit.login(&login)?)
 }
 
 async fn database(engine: &Engine, headers: &HeaderMap) -> Result<String> {

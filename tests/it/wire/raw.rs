@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -57,8 +57,8 @@ impl Reply {
 
 /// A raw connection.
 #[derive(Debug)]
-pub(crate) struct Raw {
-    pub(crate) stream: TcpStream,
+pub(crate) struct Raw<S = TcpStream> {
+    pub(crate) stream: S,
     /// Process id and secret of BackendKeyData.
     pub(crate) key: (i32, Vec<u8>),
 }
@@ -78,6 +78,13 @@ impl Raw {
         let replies = raw.until_ready().await;
         assert!(replies.iter().all(|reply| reply.kind != 'E'), "{replies:?}");
         raw
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
+    /// Speaks over a stream that is open.
+    pub(crate) fn over(stream: S) -> Self {
+        Self { stream, key: (0, Vec::new()) }
     }
 
     /// Answers the SCRAM exchange; what follows it is not read.

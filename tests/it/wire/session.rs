@@ -6,7 +6,7 @@ use super::raw::{Raw, cancel_request, code, kinds, query};
 use crate::harness::Gateway;
 
 /// A query that runs for minutes.
-const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 100000000000) AS t (n) WHERE n % 7 = 3";
+pub(crate) const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 100000000000) AS t (n) WHERE n % 7 = 3";
 
 #[tokio::test]
 async fn a_script_answers_each_statement_and_stops_at_the_first_error() {

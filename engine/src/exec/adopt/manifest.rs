@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use arrow::array::{AsArray, RecordBatch};
 use lancegate_catalog::{Database, TableName};
 
-use super::{adopt_namespace, below, read_all};
+use super::{adopt_namespace, below, leads_out, read_all};
 use crate::error::Result;
 use crate::exec::Engine;
 use crate::sql::resolve::ensure_object_name;
@@ -64,7 +64,7 @@ async fn adopt_entry(engine: &Engine, database: &Database, known: &HashSet<Strin
     }
     let (Some(name), Some(location)) = (path.pop(), location) else { return Ok(()) };
     let location = if location.contains("://") { location } else { below(&database.location, &location) };
-    if known.contains(&location) || !super::is_table(engine, &location).await? {
+    if known.contains(&location) || leads_out(engine, &location) || !super::is_table(engine, &location).await? {
         return Ok(());
     }
     adopt_namespace(engine, &database.name, path.clone()).await?;

@@ -1,0 +1,379 @@
+//! Z01: each kind of statement with each privilege that it needs missing, in each way
+//! that it can be sent.
+//!
+//! The privileges are not written down here: the gateway's own record of decisions says
+//! what a statement needs, which it takes from the one exhaustive list. For each of them,
+//! and for the way to each object, a user gets all but that one. With all of them the
+//! statement succeeds, so none was asked for in vain.
+
+use std::collections::BTreeSet;
+
+use tokio_postgres::Client;
+
+use super::{Files, key, records};
+use crate::harness::Gateway;
+use crate::rows::{describe, rows, run, value};
+
+/// A statement about the objects of schema `{s}`: tables `t` and `t2`, `t` with a
+/// computed column `c`, a view `v` of `t`, a materialized view `mv` and a secret `k`.
+/// `{job}` is a job that has ended; `{x}` a name of its own.
+struct Case {
+    statement: &'static str,
+    /// Whether it can stand where a query stands.
+    query: bool,
+    /// What it is about beside the objects of every case.
+    setup: &'static str,
+    /// What it may answer instead of succeeding: privileges are not all that can be wrong.
+    may_fail: &'static str,
+}
+
+const fn query(statement: &'static str) -> Case {
+    Case { statement, query: true, setup: "", may_fail: "" }
+}
+
+const fn change(statement: &'static str) -> Case {
+    Case { statement, query: false, setup: "", may_fail: "" }
+}
+
+const fn with(setup: &'static str, statement: &'static str) -> Case {
+    Case { statement, query: false, setup, may_fail: "" }
+}
+
+const fn about_job(statement: &'static str) -> Case {
+    Case { statement, query: false, setup: "", may_fail: "55000" }
+}
+
+/// Codes of an answer that a privilege is missing, or that an object is not there for
+/// whoever may not know of it.
+const DENIED: [&str; 5] = ["42501", "42P01", "3F000", "3D000", "42704"];
+/// Codes of a way that a statement cannot be sent.
+const NO_WAY: [&str; 3] = ["0A000", "42601", "42809"];
+
+/// The ways to send a query inside another statement.
+const WRAPPED: [&str; 9] = [
+    "EXPLAIN {q}",
+    "EXPLAIN ANALYZE {q}",
+    "PREPARE p AS {q}",
+    "WITH w AS ({q}) SELECT * FROM w",
+    "SELECT count(*) FROM ({q}) AS w",
+    "SELECT 1 WHERE EXISTS ({q})",
+    "COPY ({q}) TO STDOUT",
+    "DECLARE cur CURSOR WITH HOLD FOR {q}",
+    "SELECT 1 UNION ALL SELECT count(*) FROM ({q}) AS w",
+];
+/// The ways to send a change inside another statement.
+const WRAPPED_CHANGE: [&str; 3] = ["EXPLAIN {q}", "EXPLAIN ANALYZE {q}", "PREPARE p AS {q}"];
+
+struct Matrix {
+    gateway: Gateway,
+    admin: Client,
+    files: Files,
+    /// Counts schemas and users.
+    number: usize,
+}
+
+impl Matrix {
+    async fn new() -> Self {
+        let files = Files::new();
+        let gateway = Gateway::start_with(&format!("[audit]\n{}", key("file", &files.path("audit.jsonl"))));
+        let admin = gateway.connect().await;
+        Self { gateway, admin, files, number: 0 }
+    }
+
+    /// Makes the objects of a case under names that nothing had before.
+    async fn staged(&mut self, case: &Case) -> Staged {
+        self.number += 1;
+        let schema = format!("z{}", self.number);
+        let objects = format!(
+            "CREATE SCHEMA {schema}; CREATE TABLE {schema}.t (id BIGINT, body TEXT); CREATE TABLE {schema}.t2 (id BIGINT);
+             INSERT INTO {schema}.t VALUES (1, 'a'); CREATE VIEW {schema}.v AS SELECT id FROM {schema}.t"
+        );
+        run(&self.admin, &objects).await;
+        let all = format!("{} {}", case.setup, case.statement);
+        let mut job = String::new();
+        if all.contains("{s}.mv") {
+            run(&self.admin, &format!("CREATE MATERIALIZED VIEW {schema}.mv AS SELECT id FROM {schema}.t2")).await;
+        }
+        if all.contains("{s}.k ") || all.ends_with("{s}.k") {
+            run(&self.admin, &format!("CREATE SECRET {schema}.k SECRET_STRING = 'x'")).await;
+        }
+        if all.contains("COLUMN c") || all.contains("{job}") || all.contains("ERRORS") {
+            run(&self.admin, &format!("ALTER TABLE {schema}.t ADD COLUMN c AS (id + 1)")).await;
+        }
+        if all.contains("{job}") {
+            let refresh = format!("REFRESH COLUMN c ON {schema}.t WAIT");
+            job = value(&self.admin, &refresh, "job_id").await.unwrap_or_default();
+        }
+        let staged = Staged { schema, job, x: format!("x{}", self.number) };
+        if !case.setup.is_empty() {
+            run(&self.admin, &staged.fill(case.setup)).await;
+        }
+        staged
+    }
+
+    /// Returns what a statement needs, as the gateway has recorded it of its owner, with
+    /// the way to each object.
+    async fn needs(&mut self, case: &Case) -> BTreeSet<(String, String)> {
+        let staged = self.staged(case).await;
+        let before = records(&self.files.path("audit.jsonl")).len();
+        // COPY leaves a connection in the middle of its data.
+        let owner = self.gateway.connect().await;
+        if let Err(error) = owner.simple_query(&staged.fill(case.statement)).await {
+            let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
+            // COPY is answered in messages that this client call does not take.
+            let by_client = code.is_empty() && case.statement.starts_with("COPY");
+            assert!(by_client || code == case.may_fail, "{}: {}", case.statement, describe(&error));
+        }
+        let recorded = records(&self.files.path("audit.jsonl"));
+        let of_it =
+            recorded[before..].iter().filter(|record| record["event"] == "statement" && record["needs"].is_array());
+        // Statements that a statement runs by itself, such as the first fill of a view, come behind it.
+        let first = of_it.clone().next().unwrap_or_else(|| panic!("{} needs nothing", case.statement));
+        assert_eq!(first["outcome"], "allowed", "{first}");
+        let mut needs = BTreeSet::new();
+        for need in first["needs"].as_array().unwrap() {
+            if need["of"].is_string() {
+                continue;
+            }
+            let text = |field: &str| need[field].as_str().unwrap().replace(&staged.schema, "{s}");
+            let object = text("object").replace(&staged.x, "{x}");
+            for way in ways(&object) {
+                needs.insert(("USAGE".to_owned(), way));
+            }
+            needs.insert((text("privilege"), object));
+        }
+        assert!(!needs.is_empty(), "{} needs nothing: {first}", case.statement);
+        needs
+    }
+
+    /// Makes a user who holds these privileges on what was staged.
+    async fn user(&mut self, staged: &Staged, held: &BTreeSet<&(String, String)>) -> Client {
+        self.number += 1;
+        let user = format!("u{}", self.number);
+        run(&self.admin, &format!("CREATE USER {user} PASSWORD 'a long one'")).await;
+        // Ownership goes last: after it nothing more can be granted.
+        let all = held.iter().copied();
+        let (owned, other): (Vec<_>, Vec<_>) = all.partition(|(privilege, _)| privilege == "OWNERSHIP");
+        for (privilege, object) in other.into_iter().chain(owned) {
+            let target = target(&staged.fill(object));
+            run(&self.admin, &format!("GRANT {privilege} ON {target} TO USER {user}")).await;
+        }
+        self.gateway.connect_as(&user, "a long one").await.unwrap()
+    }
+
+    /// Checks one kind of statement; returns its command.
+    async fn check(&mut self, case: &Case) {
+        let needs = self.needs(case).await;
+        for missing in &needs {
+            let staged = self.staged(case).await;
+            let relations = staged.relations(&self.admin).await;
+            let held: BTreeSet<_> = needs.iter().filter(|need| *need != missing).collect();
+            let user = self.user(&staged, &held).await;
+            let statement = staged.fill(case.statement);
+            let label = format!("{statement} without {} ON {}", missing.0, missing.1);
+            let plain = user.simple_query(&statement).await.map(drop);
+            expect_denied(&label, &DENIED, plain);
+            expect_denied(&format!("Parse: {label}"), &DENIED, user.prepare(&statement).await.map(drop));
+            let ways: &[&str] = if case.query { &WRAPPED } else { &WRAPPED_CHANGE };
+            for way in ways {
+                let wrapped = way.replace("{q}", &statement);
+                let allowed = [&DENIED[..], &NO_WAY].concat();
+                expect_denied(&format!("{way}: {label}"), &allowed, user.simple_query(&wrapped).await.map(drop));
+            }
+            // Nothing was made, changed or dropped on the way.
+            assert_eq!(staged.relations(&self.admin).await, relations, "{label}");
+        }
+        let staged = self.staged(case).await;
+        let user = self.user(&staged, &needs.iter().collect()).await;
+        let statement = staged.fill(case.statement);
+        if let Err(error) = user.simple_query(&statement).await {
+            let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
+            let by_client = code.is_empty() && statement.starts_with("COPY");
+            assert!(by_client || code == case.may_fail, "{statement} with {needs:?}: {}", describe(&error));
+        }
+    }
+}
+
+/// The names that a case is about.
+struct Staged {
+    schema: String,
+    job: String,
+    x: String,
+}
+
+impl Staged {
+    fn fill(&self, text: &str) -> String {
+        text.replace("{s}", &self.schema).replace("{job}", &self.job).replace("{x}", &self.x)
+    }
+
+    /// What there is in the schema, and the rows of its tables if they can be read.
+    async fn relations(&self, admin: &Client) -> Vec<String> {
+        let mut seen = rows(admin, &format!("SHOW TABLES IN {}", self.schema)).await;
+        seen.extend(rows(admin, &format!("SHOW VIEWS IN {}", self.schema)).await);
+        for table in ["t", "t2"] {
+            // Its owner may be another by now.
+            if let Ok(messages) = admin.simple_query(&format!("SELECT * FROM {}.{table}", self.schema)).await {
+                seen.push(format!("{messages:?}"));
+            }
+        }
+        seen
+    }
+}
+
+fn expect_denied(label: &str, codes: &[&str], answer: Result<(), tokio_postgres::Error>) {
+    let Err(error) = answer else { panic!("{label}: allowed") };
+    let code = error.code().unwrap_or_else(|| panic!("{label}: {error}")).code();
+    assert!(codes.contains(&code), "{label}: {}", describe(&error));
+}
+
+/// Returns the objects that lead to one: its namespaces and its database.
+fn ways(object: &str) -> Vec<String> {
+    let Some((kind, rest)) = object.split_once(':') else { return Vec::new() };
+    let (database, path) = rest.split_once(':').unwrap_or((rest, ""));
+    let above = |path: &str| path.rsplit_once('$').map(|(above, _)| above.to_owned());
+    let mut found = Vec::new();
+    if kind != "database" {
+        found.push(format!("database:{database}"));
+        let mut next = above(path);
+        while let Some(path) = next {
+            next = above(&path);
+            found.push(format!("namespace:{database}:{path}"));
+        }
+    }
+    found
+}
+
+/// Returns an object as GRANT names it.
+fn target(object: &str) -> String {
+    let Some((kind, rest)) = object.split_once(':') else { return object.to_uppercase() };
+    let (_, path) = rest.split_once(':').unwrap_or(("", rest));
+    let name = path.replace('$', ".");
+    match kind {
+        "database" => format!("DATABASE {rest}"),
+        "namespace" => format!("SCHEMA {name}"),
+        "table" if name.ends_with(".mv") => format!("MATERIALIZED VIEW {name}"),
+        other => format!("{} {name}", other.to_uppercase()),
+    }
+}
+
+async fn check_all(cases: &[Case]) {
+    let mut matrix = Matrix::new().await;
+    for case in cases {
+        matrix.check(case).await;
+    }
+    let commands: BTreeSet<String> = records(&matrix.files.path("audit.jsonl"))
+        .iter()
+        .filter(|record| record["outcome"] == "denied")
+        .filter_map(|record| record["command"].as_str().map(str::to_owned))
+        .collect();
+    eprintln!("denied: {commands:?}");
+}
+
+#[tokio::test]
+async fn z01_queries() {
+    check_all(&[
+        query("SELECT id FROM {s}.t"),
+        query("SELECT * FROM {s}.v"),
+        query("SELECT t.id FROM {s}.t, {s}.t2"),
+        query("SELECT (SELECT max(id) FROM {s}.t2) FROM {s}.t"),
+        query("SELECT id FROM {s}.t WHERE id IN (SELECT id FROM {s}.t2)"),
+        query("SELECT id FROM {s}.mv"),
+        query("TABLE {s}.t"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn z01_changes_of_rows() {
+    check_all(&[
+        change("INSERT INTO {s}.t VALUES (2, 'b')"),
+        change("INSERT INTO {s}.t (id) SELECT id FROM {s}.t2"),
+        change("INSERT INTO {s}.t VALUES (2, 'b') RETURNING id"),
+        change("UPDATE {s}.t SET body = 'b' WHERE id = 1"),
+        change("UPDATE {s}.t SET body = 'b' WHERE id IN (SELECT id FROM {s}.t2)"),
+        change("DELETE FROM {s}.t WHERE id = 1"),
+        change("DELETE FROM {s}.t WHERE id IN (SELECT id FROM {s}.t2)"),
+        change("TRUNCATE {s}.t"),
+        change("COPY {s}.t TO STDOUT"),
+        change("COPY {s}.t2 FROM STDIN"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn z01_definitions() {
+    check_all(&[
+        change("CREATE TABLE {s}.n (id BIGINT)"),
+        change("CREATE TABLE {s}.n AS SELECT id FROM {s}.t"),
+        change("DROP TABLE {s}.t2"),
+        change("ALTER TABLE {s}.t ADD COLUMN n BIGINT"),
+        change("ALTER TABLE {s}.t ADD COLUMN n AS (id + 2)"),
+        change("ALTER TABLE {s}.t RENAME COLUMN body TO text"),
+        change("ALTER TABLE {s}.t2 RENAME TO t3"),
+        change("CREATE VIEW {s}.w AS SELECT id FROM {s}.t"),
+        change("CREATE OR REPLACE VIEW {s}.v AS SELECT id FROM {s}.t"),
+        change("DROP VIEW {s}.v"),
+        change("CREATE INDEX i ON {s}.t (id)"),
+        with("CREATE INDEX i ON {s}.t (id)", "DROP INDEX {s}.t.i"),
+        change("CREATE SCHEMA {x}"),
+        with("CREATE SCHEMA {x}", "DROP SCHEMA {x}"),
+        change("CREATE DATABASE {x}"),
+        with("CREATE DATABASE {x}", "DROP DATABASE {x}"),
+        change("CREATE SECRET {s}.n SECRET_STRING = 'x'"),
+        change("ALTER SECRET {s}.k SECRET_STRING = 'y'"),
+        change("DROP SECRET {s}.k"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn z01_administration() {
+    check_all(&[
+        change("GRANT SELECT ON TABLE {s}.t TO ROLE r"),
+        with("GRANT SELECT ON TABLE {s}.t TO ROLE r", "REVOKE SELECT ON TABLE {s}.t FROM ROLE r"),
+        with("CREATE USER {x}", "GRANT ROLE r TO USER {x}"),
+        with("CREATE USER {x}; GRANT ROLE r TO USER {x}", "REVOKE ROLE r FROM USER {x}"),
+        change("CREATE USER {x} PASSWORD 'a long one'"),
+        with("CREATE USER {x}", "ALTER USER {x} CONNECTION LIMIT 3"),
+        with("CREATE USER {x}", "DROP USER {x}"),
+        change("SHOW USERS"),
+        with("CREATE USER {x}", "CREATE API KEY {x} FOR USER {x}"),
+        change("SHOW GPU CLASSES"),
+        change("LISTEN lancegate_jobs"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn z01_z03_z05_jobs() {
+    check_all(&[
+        change("REFRESH COLUMN c ON {s}.t WAIT"),
+        change("EXPLAIN REFRESH COLUMN c ON {s}.t"),
+        change("CREATE MATERIALIZED VIEW {s}.n AS SELECT id FROM {s}.t"),
+        change("REFRESH MATERIALIZED VIEW {s}.mv WAIT"),
+        change("DROP MATERIALIZED VIEW {s}.mv"),
+        change("SHOW JOBS"),
+        about_job("SHOW JOB EVENTS '{job}'"),
+        about_job("SHOW JOB SPLITS '{job}'"),
+        about_job("DESCRIBE JOB '{job}'"),
+        about_job("EXPLAIN JOB '{job}'"),
+        about_job("WAIT JOB '{job}'"),
+        about_job("PAUSE JOB '{job}'"),
+        about_job("RESUME JOB '{job}'"),
+        about_job("CANCEL JOB '{job}'"),
+        change("SHOW ERRORS ON {s}.t"),
+    ])
+    .await;
+}
+
+#[test]
+fn objects_are_spelled_as_grant_wants_them() {
+    assert_eq!(target("system"), "SYSTEM");
+    assert_eq!(target("database:lancegate"), "DATABASE lancegate");
+    assert_eq!(target("namespace:lancegate:z1"), "SCHEMA z1");
+    assert_eq!(target("table:lancegate:z1$t"), "TABLE z1.t");
+    assert_eq!(target("table:lancegate:z1$mv"), "MATERIALIZED VIEW z1.mv");
+    assert_eq!(ways("table:lancegate:z1$t"), ["database:lancegate", "namespace:lancegate:z1"]);
+    assert_eq!(ways("namespace:lancegate:z1"), ["database:lancegate"]);
+    assert!(ways("system").is_empty() && ways("database:lancegate").is_empty());
+}
