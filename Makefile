@@ -116,6 +116,20 @@ example: tools ## Write config.example.toml again.
 	cargo run --quiet --profile quick --bin lancegate -- config-example > config.example.toml.new
 	mv config.example.toml.new config.example.toml
 
+# Its requests are made from the document of the API; a run takes some minutes.
+SCHEMATHESIS := conformance/suites/schemathesis
+SCHEMATHESIS_VENV := $(CACHE)/schemathesis-$(shell sha256sum $(SCHEMATHESIS)/requirements.txt | cut -c1-16)
+
+.PHONY: schemathesis
+schemathesis: tools ## Ask every REST route of a gateway for what its document lets through.
+	$(call need,psql,postgresql-client)
+	cargo build $(QUICK)
+	@test -e "$(SCHEMATHESIS_VENV)/.complete" || { \
+		python3 -m venv "$(SCHEMATHESIS_VENV)" && \
+		"$(SCHEMATHESIS_VENV)/bin/python" -m pip install --quiet --disable-pip-version-check -r $(SCHEMATHESIS)/requirements.txt && \
+		touch "$(SCHEMATHESIS_VENV)/.complete"; }
+	"$(SCHEMATHESIS_VENV)/bin/python" $(SCHEMATHESIS)/run "$(CARGO_TARGET_DIR)/quick/lancegate" $(EXAMPLES)
+
 # What a build needs besides Rust.
 .PHONY: tools
 tools:

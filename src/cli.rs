@@ -77,9 +77,12 @@ struct ConfigArgs {
     /// Where PostgreSQL clients connect [key: pg.listen; default: 127.0.0.1:5433].
     #[arg(long, value_name = "ADDRESS")]
     pg_listen: Option<String>,
-    /// Where health and metrics are answered [key: http.listen; default: 127.0.0.1:10024].
+    /// Where REST, health and metrics are answered [key: http.listen; default: 127.0.0.1:10024].
     #[arg(long, value_name = "ADDRESS")]
     http_listen: Option<String>,
+    /// Where Flight SQL is answered [key: flight.listen; default: one port above http.listen].
+    #[arg(long, value_name = "ADDRESS")]
+    flight_listen: Option<String>,
     /// What is logged: error, warn, info, debug, trace [key: log.level; default: info, less of Lance and DataFusion].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -98,6 +101,7 @@ impl ConfigArgs {
             ("--metadata", "metadata", self.metadata),
             ("--pg-listen", "pg.listen", self.pg_listen),
             ("--http-listen", "http.listen", self.http_listen),
+            ("--flight-listen", "flight.listen", self.flight_listen),
             ("--log-level", "log.level", self.log_level),
             ("--log-format", "log.format", self.log_format),
         ];

@@ -16,10 +16,12 @@ use lancegate_functions::sandbox::{Mode, Policy};
 use lancegate_functions::{Devices, Environments, Models};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, FirstLogin};
 use crate::audit::AuditLog;
+use crate::flight::{self, FlightLimits, FlightShared};
 use crate::http::rest::Front;
 use crate::http::{self, HttpShared};
 use crate::pg::{self, AccessRules, Identities, PgShared, PgTls, UnixSocket};
@@ -41,11 +43,13 @@ use lancegate_engine::storage::Store;
 mod compute;
 mod error;
 mod reload;
+mod sockets;
 
 use compute::Compute;
 pub use error::StartError;
 pub(crate) use error::metadata_advice;
 use reload::Reload;
+use sockets::Sockets;
 
 /// Open statements may take so long to end once the gateway stops.
 const STATEMENTS_DEADLINE: Duration = Duration::from_secs(20);
@@ -60,6 +64,7 @@ const CLOSING_DEADLINE: Duration = Duration::from_secs(5);
 pub struct Gateway {
     pg_addr: SocketAddr,
     http_addr: SocketAddr,
+    flight_addr: Option<SocketAddr>,
     first_login: Option<FirstLogin>,
     readiness: Arc<Readiness>,
     catalog: Catalog,
@@ -69,6 +74,7 @@ pub struct Gateway {
     audit: Option<Server>,
     reload: Reload,
     pg: Server,
+    flight: Option<Server>,
     http: Server,
 }
 
@@ -80,18 +86,21 @@ impl Gateway {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let (pg_listener, pg_addr) = bind("pg.listen", config.pg.listen).await?;
-        let (http_listener, http_addr) = bind("http.listen", config.http.listen).await?;
+        let Sockets { pg: (pg_listener, pg_addr), http: (http_listener, http_addr), flight } =
+            Sockets::bind(&config).await?;
         let doors = Doors {
             tls: read_tls(&config)?,
             access: AccessRules::load(&config)?,
             unix: bind_unix(&config, pg_addr.port())?,
             audit: open_audit(&config)?,
         };
+        let flight_tls = read_flight_tls(&config)?;
         let tokens = Tokens::new(&config.jwt_issuers).map_err(|error| StartError::Tokens(error.to_string()))?;
         let readiness = Arc::new(Readiness::default());
         let metrics = Arc::new(Metrics::new());
         let (http, http_shared) = start_http(&config, http_listener, &readiness, &metrics);
+        let flight_addr = flight.as_ref().map(|(_, address)| *address);
+        let flight = flight.map(|(listener, _)| start_flight(&config, listener, flight_tls));
 
         if let Some(folder) = config.data_folder() {
             prepare_folder(folder)?;
@@ -112,17 +121,23 @@ impl Gateway {
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
         let auto = start_auto_refresh(&engine);
         let identities = Identities::open(catalog.clone(), tokens).await.map_err(StartError::Engine)?;
-        let front = Front { engine: engine.clone(), identities: identities.clone(), audit: audit.clone() };
-        http_shared.front.set(front).map_err(|_| StartError::Engine(SqlError::internal("opened twice")))?;
-        let (pg, shared) = start_pg(&config, pg_listener, doors, (engine, identities), metrics);
+        let front = || Front { engine: engine.clone(), identities: identities.clone(), audit: audit.clone() };
+        let twice = |_| StartError::Engine(SqlError::internal("opened twice"));
+        http_shared.front.set(front()).map_err(twice)?;
+        if let Some((_, shared)) = &flight {
+            shared.front.set(front()).map_err(twice)?;
+        }
+        let (pg, shared) = start_pg(&config, pg_listener, doors, (engine.clone(), identities.clone()), metrics);
+        let flight = flight.map(|(server, _)| server);
         let flushing = audit.clone().map(|audit| Server::spawn(|stop| audit.keep_flushed(stop)));
 
         readiness.advance(Stage::Ready);
-        tracing::info!(%pg_addr, %http_addr, data = %config.data, "ready");
+        tracing::info!(%pg_addr, %http_addr, ?flight_addr, data = %config.data, "ready");
         let reload = Reload { config, pg: shared, audit };
         Ok(Self {
             pg_addr,
             http_addr,
+            flight_addr,
             first_login,
             readiness,
             catalog,
@@ -132,6 +147,7 @@ impl Gateway {
             audit: flushing,
             reload,
             pg,
+            flight,
             http,
         })
     }
@@ -153,6 +169,11 @@ impl Gateway {
         self.reload.run().await;
     }
 
+    /// Returns where Flight SQL answers, if it does.
+    pub fn flight_addr(&self) -> Option<SocketAddr> {
+        self.flight_addr
+    }
+
     /// Returns the first user's login if this start created it.
     pub fn first_login(&self) -> Option<&FirstLogin> {
         self.first_login.as_ref()
@@ -170,7 +191,12 @@ impl Gateway {
         tracing::info!("stopping");
         self.readiness.advance(Stage::Stopping);
         self.jobs.end_waits();
-        self.pg.stop("statements", STATEMENTS_DEADLINE).await;
+        let flight = async {
+            if let Some(flight) = self.flight {
+                flight.stop("flight sql", STATEMENTS_DEADLINE).await;
+            }
+        };
+        tokio::join!(self.pg.stop("statements", STATEMENTS_DEADLINE), flight);
         if let Some(auto) = self.auto {
             auto.stop("automatic refreshes", CLOSING_DEADLINE).await;
         }
@@ -264,6 +290,30 @@ fn open_audit(config: &Config) -> Result<Option<AuditLog>, StartError> {
 pub(crate) fn client_authorities(config: &Config) -> Option<ClientAuthorities<'_>> {
     let revoked = config.pg.tls_client_crl.as_deref();
     config.pg.tls_client_ca.as_deref().map(|certificates| ClientAuthorities { certificates, revoked })
+}
+
+fn start_flight(config: &Config, listener: TcpListener, tls: Option<TlsAcceptor>) -> (Server, Arc<FlightShared>) {
+    let shared = Arc::new(FlightShared::new(FlightLimits {
+        statement_timeout: config.query.statement_timeout.get(),
+        message_bytes_max: config.flight.message_bytes_max.as_usize(),
+        upload_bytes_max: config.http.upload_bytes_max.get(),
+    }));
+    let served = (Arc::clone(&shared), config.flight.max_connections);
+    let server = Server::spawn(|stop| async move {
+        if let Err(error) = flight::serve(listener, served, tls, stop).await {
+            tracing::error!(%error, "the Flight SQL server ended");
+        }
+    });
+    (server, shared)
+}
+
+/// Reads the certificate of Flight SQL, whose protocol is negotiated in the handshake.
+fn read_flight_tls(config: &Config) -> Result<Option<TlsAcceptor>, StartError> {
+    let Some((certificate, key)) = config.flight.tls().filter(|_| config.flight.enabled) else { return Ok(None) };
+    let server = crate::tls::server_config(certificate, key, None).map_err(StartError::FlightTls)?;
+    let mut server = Arc::unwrap_or_clone(server);
+    server.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Some(TlsAcceptor::from(Arc::new(server))))
 }
 
 /// Reads the certificate once for the handshake and once for channel binding.
@@ -429,14 +479,6 @@ fn start_pg(
     let shared = Arc::new(shared);
     let served = Arc::clone(&shared);
     (Server::spawn(|stop| pg::serve(listener, unix, served, stop)), shared)
-}
-
-/// Binds an address and returns with it the real one, which differs for port 0.
-async fn bind(key: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let failed = |cause| StartError::Bind { key, address, cause };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    Ok((listener, bound))
 }
 
 /// Creates the folder if it is missing and proves that it can be written.

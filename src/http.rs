@@ -7,9 +7,8 @@ use std::future::IntoFuture as _;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Extension};
 use axum::middleware;
-use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -54,21 +53,37 @@ pub async fn serve(listener: TcpListener, shared: Arc<HttpShared>, stop: Cancell
 
 fn router(shared: Arc<HttpShared>) -> Router {
     let body_bytes_max = shared.config.body_bytes_max.as_usize();
+    let (quick, mut registered) = rest::quick().into_parts();
+    let (long, of_long) = rest::long().into_parts();
+    let (beside, of_beside) = beside().into_parts();
+    registered.extend(of_long);
+    registered.extend(of_beside);
+    let document: Arc<str> = rest::openapi::document(&registered).to_string().into();
     let quick = Router::new()
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(health::metrics))
-        .merge(rest::wrap(rest::quick()))
+        .merge(beside)
+        .merge(rest::wrap(quick))
         .fallback(reply::not_found)
         .method_not_allowed_fallback(reply::method_not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), rest::limit_time));
     Router::new()
-        .merge(rest::wrap(rest::long()))
+        .merge(rest::wrap(long))
         .merge(quick)
+        .layer(Extension(health::Document(document)))
         // Rows are read as they come, and have a limit of their own.
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(middleware::from_fn(rest::guard))
         .with_state(shared)
+}
+
+/// The routes beside the API, which nobody has to authenticate for.
+fn beside() -> rest::Routes {
+    let mut routes = rest::Routes::default();
+    let [alive, ready, metrics, document] = rest::beside();
+    routes.plain("/healthz", health::alive, alive);
+    routes.plain("/readyz", health::ready, ready);
+    routes.plain("/metrics", health::metrics, metrics);
+    routes.plain(rest::openapi::PATH, health::document, document);
+    routes
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! lancegate: a PostgreSQL-wire SQL gateway for Lance tables.
 //!
 //! This crate is what faces people and programs: the command line, the
-//! listeners of PostgreSQL's protocol and of HTTP, and the start and stop of
+//! listeners of PostgreSQL's protocol, of HTTP and of Flight SQL, and the start and stop of
 //! one gateway. What they ask for is planned and executed in
 //! [`lancegate_engine`]. `ARCHITECTURE.md` in the repository's root says how the
 //! parts fit.
@@ -9,6 +9,7 @@
 pub mod admin;
 pub mod audit;
 pub mod cli;
+pub mod flight;
 pub mod gateway;
 pub mod http;
 pub mod pg;

@@ -49,6 +49,7 @@ mod tls;
 mod unix;
 
 pub use access::{AccessError, AccessRules};
+pub(crate) use drive::cancellable;
 pub use identity::Identities;
 pub use listener::serve;
 pub use tls::PgTls;

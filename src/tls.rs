@@ -66,11 +66,11 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// Returns the configuration key that names the file.
-    pub fn key(&self) -> &'static str {
+    /// Returns the configuration key that names the file, without its section.
+    pub fn file_key(&self) -> &'static str {
         match self {
-            Self::Certificate { .. } | Self::NoCertificate { .. } => "pg.tls_cert",
-            Self::Key { .. } | Self::Mismatch(_) => "pg.tls_key",
+            Self::Certificate { .. } | Self::NoCertificate { .. } => "tls_cert",
+            Self::Key { .. } | Self::Mismatch(_) => "tls_key",
             Self::Authorities { key, .. } => key,
         }
     }
@@ -108,7 +108,7 @@ fn client_verifier(
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let ClientAuthorities { certificates, revoked } = clients;
     let authorities = |source: Box<dyn std::error::Error + Send + Sync>| TlsError::Authorities {
-        key: "pg.tls_client_ca",
+        key: "tls_client_ca",
         what: "certificates of authorities",
         path: certificates.to_owned(),
         source,
@@ -146,7 +146,7 @@ fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'sta
 
 fn revocations(path: &Path, source: Box<dyn std::error::Error + Send + Sync>) -> TlsError {
     let what = "list of revoked certificates";
-    TlsError::Authorities { key: "pg.tls_client_crl", what, path: path.to_owned(), source }
+    TlsError::Authorities { key: "tls_client_crl", what, path: path.to_owned(), source }
 }
 
 /// Reads the certificate that a chain serves, to which logins are bound.
@@ -177,7 +177,7 @@ mod tests {
         let missing = folder.path().join("missing.pem");
         let empty = folder.path().join("empty.pem");
         std::fs::write(&empty, "").unwrap();
-        assert_eq!(server_config(&missing, &empty, None).unwrap_err().key(), "pg.tls_cert");
-        assert_eq!(server_config(&empty, &missing, None).unwrap_err().key(), "pg.tls_cert");
+        assert_eq!(server_config(&missing, &empty, None).unwrap_err().file_key(), "tls_cert");
+        assert_eq!(server_config(&empty, &missing, None).unwrap_err().file_key(), "tls_cert");
     }
 }

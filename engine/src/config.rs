@@ -57,7 +57,7 @@ pub struct Config {
     pub audit: AuditConfig,
     /// Health, readiness and metrics.
     pub http: HttpConfig,
-    /// Reserved.
+    /// Arrow Flight SQL.
     pub flight: FlightConfig,
     /// What statements may use.
     pub query: QueryConfig,
@@ -151,6 +151,7 @@ impl Config {
         }
         self.pg.check(origins, &mut problems);
         self.http.check(origins, &mut problems);
+        self.flight.check(&self.http, origins, &mut problems);
         gpu::check(&self.gpu_default, &self.gpu_classes, origins, &mut problems);
         identity::check(&self.jwt_issuers, origins, &mut problems);
         problems.into_result()

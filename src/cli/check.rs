@@ -10,7 +10,7 @@ use lancegate_catalog::CatalogError;
 use super::{CommandResult, ConfigArgs, io_runtime, output};
 use crate::gateway::{StartError, client_authorities, metadata_advice, open_catalog, prepare_folder};
 use crate::pg::AccessRules;
-use crate::tls;
+use crate::tls::{self, ClientAuthorities};
 use lancegate_engine::config::Config;
 use lancegate_engine::secrets::key::KeyRing;
 
@@ -41,8 +41,14 @@ pub(super) fn run(args: CheckArgs) -> CommandResult {
         ("pg.listen", check_port(config.pg.listen, running)),
         ("http.listen", check_port(config.http.listen, running)),
     ];
+    if let Some(listen) = flight_listen(&config) {
+        looks.push(("flight.listen", check_port(listen, running)));
+    }
     if let Some((certificate, key)) = config.pg.tls() {
-        looks.push(("pg.tls_cert", check_tls(&config, certificate, key)));
+        looks.push(("pg.tls_cert", check_tls("pg", certificate, key, client_authorities(&config))));
+    }
+    if let Some((certificate, key)) = config.flight.tls() {
+        looks.push(("flight.tls_cert", check_tls("flight", certificate, key, None)));
     }
     looks.push(("pg.hba_file", check_access(&config)));
     if let Some(folder) = &config.pg.unix_socket_directory {
@@ -153,10 +159,20 @@ fn check_port(address: SocketAddr, running: bool) -> Finding {
     }
 }
 
-fn check_tls(config: &Config, certificate: &Path, key: &Path) -> Finding {
-    match tls::server_config(certificate, key, client_authorities(config)) {
+/// Returns where Flight SQL would answer.
+fn flight_listen(config: &Config) -> Option<SocketAddr> {
+    let above = || match config.http.listen.port() {
+        // The start looks for two free ports in a row.
+        0 => None,
+        port => Some(SocketAddr::new(config.http.listen.ip(), port.checked_add(1)?)),
+    };
+    config.flight.listen.or_else(above).filter(|_| config.flight.enabled)
+}
+
+fn check_tls(section: &str, certificate: &Path, key: &Path, clients: Option<ClientAuthorities<'_>>) -> Finding {
+    match tls::server_config(certificate, key, clients) {
         Ok(_) => Finding::Good(format!("{} and its key can be used", certificate.display())),
-        Err(error) => Finding::Problem(format!("{}: {error}", error.key())),
+        Err(error) => Finding::Problem(format!("{section}.{}: {error}", error.file_key())),
     }
 }
 

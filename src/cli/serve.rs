@@ -17,7 +17,7 @@ use lancegate_engine::config::Config;
 pub(super) struct ServeArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Write "pg=ADDRESS http=ADDRESS" to this file once ready; for scripts that use port 0.
+    /// Write "pg=ADDRESS http=ADDRESS flight=ADDRESS" to this file once ready; for scripts that use port 0.
     #[arg(long, value_name = "FILE")]
     ports_file: Option<PathBuf>,
 }
@@ -84,7 +84,9 @@ fn announce(gateway: &Gateway) {
 fn write_ports(path: &Path, gateway: &Gateway) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    io::Write::write_all(&mut file, format!("pg={} http={}\n", gateway.pg_addr(), gateway.http_addr()).as_bytes())?;
+    let flight = gateway.flight_addr().map(|address| format!(" flight={address}")).unwrap_or_default();
+    let ports = format!("pg={} http={}{flight}\n", gateway.pg_addr(), gateway.http_addr());
+    io::Write::write_all(&mut file, ports.as_bytes())?;
     file.persist(path)?;
     Ok(())
 }

@@ -44,7 +44,7 @@ pub enum StartError {
     #[error("metadata: the first user cannot be created")]
     FirstUser(#[source] AdminError),
     /// The TLS files cannot be used.
-    #[error("{}: {}", .0.key(), .0)]
+    #[error("pg.{}: {}", .0.file_key(), .0)]
     Tls(#[source] TlsError),
     /// The rules of who may connect cannot be used.
     #[error(transparent)]
@@ -68,6 +68,9 @@ pub enum StartError {
     /// The keys of identity providers cannot be asked for.
     #[error("jwt_issuers: {0}")]
     Tokens(String),
+    /// The TLS files of Flight SQL cannot be used.
+    #[error("flight.{}: {}", .0.file_key(), .0)]
+    FlightTls(#[source] TlsError),
     /// The data is behind a scheme that is not supported.
     #[error("data: {0}")]
     Store(lancegate_engine::storage::StorageError),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
@@ -26,6 +26,15 @@ pub(super) async fn ready(State(shared): State<Arc<HttpShared>>) -> Response {
         Stage::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
     };
     reply::json(status, &json!({ "status": text }))
+}
+
+/// The document of the API, made when the server starts.
+#[derive(Debug, Clone)]
+pub(super) struct Document(pub(super) Arc<str>);
+
+/// `GET /v1/openapi.json`.
+pub(super) async fn document(Extension(Document(text)): Extension<Document>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text.to_string()).into_response()
 }
 
 /// `GET /metrics`.

@@ -10,6 +10,8 @@
 //!   slash says which client asks.
 //! - An id is the components of a namespace and a name, joined by `$` or by what
 //!   the parameter `delimiter` says; the delimiter alone is the root.
+//! - Every route is registered with what its document says (`openapi.rs`), which is served
+//!   at `/v1/openapi.json`.
 //! - Errors are `{"error", "code", "detail", "instance"}` with the codes of the
 //!   specification. What is wrong for good is 400 on routes of tables, because the
 //!   clients send a 409 again and read every 404 as a missing table.
@@ -17,16 +19,19 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::handler::Handler;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use lancegate_engine::exec::Engine;
+use schemars::SchemaGenerator;
 
 use super::HttpShared;
 use crate::audit::AuditLog;
 use crate::pg::Identities;
 
+mod answers;
 mod authz;
 mod batches;
 mod caller;
@@ -40,6 +45,7 @@ mod jobs;
 mod materialized;
 mod names;
 mod namespaces;
+pub(super) mod openapi;
 mod refresh;
 mod request;
 mod rows;
@@ -51,6 +57,8 @@ mod versions;
 mod views;
 mod writes;
 
+pub(crate) use caller::authenticated;
+use openapi::{Doc, Operation, Registered, Signature};
 pub(super) use request::{guard, limit_time};
 
 /// What the API stands on once the gateway is ready.
@@ -68,11 +76,10 @@ pub struct Front {
 const PROTOCOL: (&str, &str) = ("phalanx-version", "0.3.0");
 
 /// Returns the routes that end within the time of a request.
-pub(super) fn quick() -> Router<Arc<HttpShared>> {
+pub(super) fn quick() -> Routes {
     let mut routes = Routes::default();
     namespaces::routes(&mut routes);
     tables::routes(&mut routes);
-    columns::routes(&mut routes);
     versions::routes(&mut routes);
     refresh::routes(&mut routes);
     errors::routes(&mut routes);
@@ -83,16 +90,29 @@ pub(super) fn quick() -> Router<Arc<HttpShared>> {
     materialized::routes(&mut routes);
     gpu::routes(&mut routes);
     authz::routes(&mut routes);
-    routes.0
+    routes
 }
 
-/// Returns the routes that move rows: they take as long as the rows move.
-pub(super) fn long() -> Router<Arc<HttpShared>> {
+/// Returns the routes that read or change rows: they take as long as there are some, and one
+/// that was given up in the middle might still take effect.
+pub(super) fn long() -> Routes {
     let mut routes = Routes::default();
     writes::routes(&mut routes);
+    tables::long_routes(&mut routes);
+    columns::routes(&mut routes);
     search::routes(&mut routes);
     indexes::routes(&mut routes);
-    routes.0
+    routes
+}
+
+/// What the routes beside the API answer.
+pub(super) fn beside() -> [Doc; 4] {
+    [
+        Doc::json::<answers::Alive>("Tells that the process answers."),
+        Doc::json::<answers::Readiness>("Tells whether statements are answered.").with(&[200, 503]),
+        Doc::text("Tells what the gateway counts."),
+        Doc::json::<answers::Document>("Tells this document."),
+    ]
 }
 
 /// Adds what every answer of the API carries.
@@ -104,29 +124,57 @@ pub(super) fn wrap(router: Router<Arc<HttpShared>>) -> Router<Arc<HttpShared>> {
     }))
 }
 
-/// Routes, each with and without a slash at its end.
+/// Routes, with what the document says about them. Those of the API are answered with and
+/// without a slash at their end.
 #[derive(Default)]
-struct Routes(Router<Arc<HttpShared>>);
+pub(super) struct Routes {
+    router: Router<Arc<HttpShared>>,
+    registered: Vec<Registered>,
+}
 
 impl Routes {
-    fn post<H, T>(&mut self, path: &str, handler: H)
+    fn post<H, T>(&mut self, path: &str, handler: H, doc: Doc)
     where
-        H: axum::handler::Handler<T, Arc<HttpShared>>,
-        T: 'static,
+        H: Handler<T, Arc<HttpShared>>,
+        T: Signature + 'static,
     {
-        self.add(path, post(handler));
+        self.add(("post", path, doc), T::describe, &post(handler), true);
     }
 
-    fn get<H, T>(&mut self, path: &str, handler: H)
+    fn get<H, T>(&mut self, path: &str, handler: H, doc: Doc)
     where
-        H: axum::handler::Handler<T, Arc<HttpShared>>,
-        T: 'static,
+        H: Handler<T, Arc<HttpShared>>,
+        T: Signature + 'static,
     {
-        self.add(path, get(handler));
+        self.add(("get", path, doc), T::describe, &get(handler), true);
     }
 
-    fn add(&mut self, path: &str, handler: MethodRouter<Arc<HttpShared>>) {
-        let router = std::mem::take(&mut self.0);
-        self.0 = router.route(path, handler.clone()).route(&format!("{path}/"), handler);
+    /// Adds a route that is not one of the API.
+    pub(super) fn plain<H, T>(&mut self, path: &str, handler: H, doc: Doc)
+    where
+        H: Handler<T, Arc<HttpShared>>,
+        T: Signature + 'static,
+    {
+        self.add(("get", path, doc), T::describe, &get(handler), false);
+    }
+
+    fn add(
+        &mut self,
+        (method, path, doc): (&'static str, &str, Doc),
+        describe: fn(&mut Operation, &mut SchemaGenerator),
+        handler: &MethodRouter<Arc<HttpShared>>,
+        slash: bool,
+    ) {
+        let mut router = std::mem::take(&mut self.router).route(path, handler.clone());
+        if slash {
+            router = router.route(&format!("{path}/"), handler.clone());
+        }
+        self.router = router;
+        self.registered.push(Registered { method, path: path.to_owned(), doc, describe });
+    }
+
+    /// Returns what answers, and what was registered.
+    pub(super) fn into_parts(self) -> (Router<Arc<HttpShared>>, Vec<Registered>) {
+        (self.router, self.registered)
     }
 }

@@ -306,7 +306,7 @@ async fn fed(feed: &mut Option<Feed>) {
 /// Runs a step of a statement until it ends or, some time after a cancel, is
 /// dropped. A step that watches the context itself, as a blocked refresh does,
 /// ends in its own way within that time.
-pub(in crate::pg) async fn cancellable<R>(
+pub(crate) async fn cancellable<R>(
     ctx: &StatementContext,
     grace: std::time::Duration,
     step: impl Future<Output = Result<R>>,

@@ -134,6 +134,14 @@ impl Identities {
         }
     }
 
+    /// Returns the stored form of a user's password, which changes with it; `None` if
+    /// he may not log in with one now.
+    pub(crate) async fn password_of(&self, user: &UserName) -> Result<Option<String>> {
+        let stored = self.catalog.user(user).await?;
+        let valid = stored.filter(|stored| stored.valid_until.is_none_or(|until| until > Utc::now()));
+        Ok(valid.and_then(|stored| stored.verifier))
+    }
+
     /// Returns whether a session can be in the database.
     ///
     /// # Errors

@@ -141,6 +141,26 @@ impl Gateway {
         format!("http://{}{path}", self.http)
     }
 
+    /// Returns where Flight SQL answers unless the configuration says otherwise.
+    pub(crate) fn flight_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.http.ip(), self.http.port() + 1)
+    }
+
+    /// Returns how much memory the process holds.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
+    }
+
+    /// Returns how long the process has computed, in hundredths of a second.
+    pub(crate) fn computed(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // The name of the program is in parentheses; user and system time are the 14th and 15th fields.
+        let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum()
+    }
+
     /// Returns the password of user `lancegate`.
     pub(crate) fn password(&self) -> &'static str {
         PASSWORD

@@ -19,11 +19,13 @@ mod databases;
 mod engine;
 #[cfg(feature = "failpoints")]
 mod faults;
+mod flight;
 mod functions;
 #[cfg(feature = "failpoints")]
 mod garbage;
 mod harness;
 mod http;
+mod http2;
 mod identity;
 mod indexes;
 mod interop;
@@ -33,6 +35,7 @@ mod kills;
 mod lifecycle;
 mod materialized;
 mod nested;
+mod openapi;
 mod privileges;
 mod query;
 mod refresh;

@@ -46,10 +46,7 @@ pub(super) const SECTIONS: &[Section] = &[
     Section { name: "pg", doc: "The PostgreSQL wire." },
     Section { name: "audit", doc: "A record of who connected and of what was allowed and denied, as lines of JSON." },
     Section { name: "http", doc: "The REST API, health, readiness and metrics over HTTP." },
-    Section {
-        name: "flight",
-        doc: "Reserved for Arrow Flight SQL, which this version does not serve; nothing is bound.",
-    },
+    Section { name: "flight", doc: "SQL as Arrow Flight SQL, as ADBC drivers and LanceDB's clients send it." },
     Section { name: "query", doc: "What statements may use." },
     Section { name: "jobs", doc: "Refresh jobs and their history." },
     Section { name: "column_refresh", doc: "Refreshes of computed columns and materialized views." },
@@ -193,7 +190,30 @@ pub(super) const KEYS: &[Key] = &[
         "false",
         "Whether \"listen\" may be an address that other machines reach; there is no TLS here.",
     ),
-    key("flight.listen", Kind::Listen, "127.0.0.1:10025", "Where it will answer."),
+    key("flight.enabled", Kind::Boolean, "true", "Whether to answer at all; nothing is bound otherwise."),
+    unset(
+        "flight.listen",
+        Kind::Listen,
+        "127.0.0.1:10025",
+        "Where to answer; port 0 takes a free port. Unset: at the address of \"http.listen\", one port above it, \
+         where LanceDB's clients look for it.",
+    ),
+    key("flight.max_connections", Kind::Integer { min: 1, max: 100_000 }, "256", "Connections at one time; more wait."),
+    key(
+        "flight.message_bytes_max",
+        Kind::ByteSize { min: "64KiB", max: "1GiB" },
+        "64MiB",
+        "The longest message that a client may send; rows come in any number of messages.",
+    ),
+    unset("flight.tls_cert", Kind::Path, "/etc/lancegate/server.crt", "The certificate chain, PEM. With \"tls_key\"."),
+    unset("flight.tls_key", Kind::Path, "/etc/lancegate/server.key", "The certificate's private key, PEM."),
+    key(
+        "flight.allow_plaintext",
+        Kind::Boolean,
+        "false",
+        "Whether \"listen\" may be an address that other machines reach although there is no TLS. Where it is unset, \
+         \"http.allow_plaintext\" has decided.",
+    ),
     key(
         "query.memory",
         Kind::ByteSize { min: "64MiB", max: "1024TiB" },

@@ -61,12 +61,24 @@ pub struct HttpConfig {
     pub allow_plaintext: bool,
 }
 
-/// `[flight]`, reserved.
+/// `[flight]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlightConfig {
-    /// Where Flight SQL will answer.
-    pub listen: SocketAddr,
+    /// Whether there is a listener.
+    pub enabled: bool,
+    /// Where Flight SQL answers; unset, one port above HTTP.
+    pub listen: Option<SocketAddr>,
+    /// Connections at one time.
+    pub max_connections: usize,
+    /// The longest message of a client.
+    pub message_bytes_max: ByteSize,
+    /// The certificate chain, PEM.
+    pub tls_cert: Option<PathBuf>,
+    /// The private key, PEM.
+    pub tls_key: Option<PathBuf>,
+    /// Whether other machines may connect without TLS.
+    pub allow_plaintext: bool,
 }
 
 impl PgConfig {
@@ -118,6 +130,43 @@ impl HttpConfig {
                 self.listen
             );
             problems.push(origins.problem("http.listen", what));
+        }
+    }
+}
+
+impl FlightConfig {
+    /// Returns the paths of certificate and key, if TLS is configured.
+    pub fn tls(&self) -> Option<(&PathBuf, &PathBuf)> {
+        self.tls_cert.as_ref().zip(self.tls_key.as_ref())
+    }
+
+    pub(super) fn check(&self, http: &HttpConfig, origins: &Origins, problems: &mut Problems) {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(_), None) => {
+                problems.push(origins.problem("flight.tls_key", "is missing; \"flight.tls_cert\" needs it"));
+            }
+            (None, Some(_)) => {
+                problems.push(origins.problem("flight.tls_cert", "is missing; \"flight.tls_key\" needs it"));
+            }
+            _ => {}
+        }
+        if !self.enabled {
+            return;
+        }
+        match self.listen {
+            None if http.listen.port() == u16::MAX => {
+                let what = "is not set, and there is no port above that of \"http.listen\"";
+                problems.push(origins.problem("flight.listen", what));
+            }
+            Some(listen) if !listen.ip().is_loopback() && self.tls().is_none() && !self.allow_plaintext => {
+                let what = format!(
+                    "{listen} can be reached from other machines, and keys and rows would cross the network \
+                     unencrypted; set \"flight.tls_cert\" and \"flight.tls_key\", or \"flight.allow_plaintext = true\" \
+                     if that is meant"
+                );
+                problems.push(origins.problem("flight.listen", what));
+            }
+            _ => {}
         }
     }
 }

@@ -34,7 +34,7 @@ fn the_defaults_alone_make_a_configuration() {
     let config = Config::load(sources).unwrap();
     assert_eq!(config.pg.listen.to_string(), "127.0.0.1:5433");
     assert_eq!(config.http.listen.to_string(), "127.0.0.1:10024");
-    assert_eq!(config.flight.listen.to_string(), "127.0.0.1:10025");
+    assert!(config.flight.enabled && config.flight.listen.is_none());
     assert_eq!(config.query.memory.get(), 1 << 30);
     assert_eq!(config.jobs.retention, Duration::from_secs(30 * 86_400));
     assert_eq!(config.metadata_path(), Path::new("d/_lancegate/metadata.db"));
@@ -102,6 +102,11 @@ fn plaintext_beyond_loopback_is_refused_unless_it_is_meant() {
     let file = "data = 'd'\n[pg]\nlisten = '0.0.0.0:5433'\ntls_cert = 'c'\ntls_key = 'k'";
     assert!(load(file, &[], &[]).is_ok());
     refuse("data = 'd'\n[pg]\ntls_cert = 'c'", &[], &[("pg.tls_key", "is missing")]);
+    refuse("data = 'd'\n[flight]\nlisten = '[::]:81'", &[], &[("flight.listen", "flight.allow_plaintext = true")]);
+    refuse("data = 'd'\n[flight]\ntls_key = 'k'", &[], &[("flight.tls_cert", "is missing")]);
+    refuse("data = 'd'\n[http]\nlisten = '127.0.0.1:65535'", &[], &[("flight.listen", "no port above")]);
+    let file = "data = 'd'\n[http]\nlisten = '127.0.0.1:65535'\n[flight]\nenabled = false\nlisten = '[::]:81'";
+    assert!(load(file, &[], &[]).is_ok());
 }
 
 #[test]

@@ -6,28 +6,58 @@ use axum::response::Response;
 use lancegate_auth::{Object, Privilege, RoleName, Subject, UserName};
 use lancegate_engine::error::SqlError;
 use lancegate_sql::{Ident, ObjectName};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Routes;
+use super::answers::{Done, Grants, PrincipalDescription, RoleBindings};
 use super::caller::Caller;
 use super::error::{RestError, Result};
 use super::names::schema;
+use super::openapi::Doc;
 use super::request::{Body, Page, page};
 use super::tables::no_object;
 use crate::http::reply;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/admin/authz/acl/list", list);
-    routes.post("/admin/authz/acl/add", add);
-    routes.post("/admin/authz/acl/delete", delete);
-    routes.post("/admin/authz/role_binding/list", bindings);
-    routes.post("/admin/authz/role_binding/add", bind);
-    routes.post("/admin/authz/role_binding/delete", unbind);
-    routes.post("/admin/authz/principal", principal);
+    routes.post(
+        "/admin/authz/acl/list",
+        list,
+        Doc::json::<Grants>("Lists grants.").example(r#"{"subject": "P:alice"}"#),
+    );
+    routes.post(
+        "/admin/authz/acl/add",
+        add,
+        Doc::json::<Done>("Grants a privilege.")
+            .example(r#"{"subject": "P:alice", "object": "table:lancegate:$t", "privilege": "SELECT"}"#),
+    );
+    routes.post(
+        "/admin/authz/acl/delete",
+        delete,
+        Doc::json::<Done>("Revokes a privilege.")
+            .example(r#"{"subject": "P:alice", "object": "table:lancegate:$t", "privilege": "SELECT"}"#),
+    );
+    routes.post("/admin/authz/role_binding/list", bindings, Doc::json::<RoleBindings>("Lists the roles of users."));
+    routes.post(
+        "/admin/authz/role_binding/add",
+        bind,
+        Doc::json::<Done>("Gives a user a role.").example(r#"{"subject": "P:alice", "role": "r:reader"}"#),
+    );
+    routes.post(
+        "/admin/authz/role_binding/delete",
+        unbind,
+        Doc::json::<Done>("Takes a role from a user.").example(r#"{"subject": "P:alice", "role": "r:reader"}"#),
+    );
+    routes.post(
+        "/admin/authz/principal",
+        principal,
+        Doc::json::<PrincipalDescription>("Tells a user and his roles.").example(r#"{"principal": "P:alice"}"#),
+    );
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "GrantRequest")]
 #[serde(deny_unknown_fields)]
 struct Entry {
     subject: String,
@@ -105,7 +135,8 @@ async fn delete(mut caller: Caller, Body(entry): Body<Entry>) -> Result<Response
     Ok(reply::json(StatusCode::OK, &json!({})))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "ListGrantsRequest")]
 #[serde(default, deny_unknown_fields)]
 struct List {
     object: Option<String>,
@@ -162,7 +193,8 @@ async fn list(caller: Caller, Body(asked): Body<List>) -> Result<Response> {
     Ok(reply::json(StatusCode::OK, &json!({ "entries": entries, "continuation_token": token })))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "RoleBindingRequest")]
 #[serde(deny_unknown_fields)]
 struct Binding {
     subject: String,
@@ -219,7 +251,8 @@ async fn bindings(mut caller: Caller, Body(asked): Body<List>) -> Result<Respons
     Ok(reply::json(StatusCode::OK, &json!({ "bindings": told, "continuation_token": token })))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "PrincipalRequest")]
 #[serde(deny_unknown_fields)]
 struct Who {
     principal: String,

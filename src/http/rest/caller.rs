@@ -226,6 +226,19 @@ fn credential(headers: &HeaderMap) -> Result<Credential> {
     }
 }
 
+/// Returns who sends these headers from this address, for what comes over HTTP and is
+/// not REST.
+///
+/// # Errors
+/// The status and the message that REST would answer.
+pub(crate) async fn authenticated(
+    front: &Front,
+    headers: &HeaderMap,
+    address: IpAddr,
+) -> Result<Principal, (StatusCode, String)> {
+    authenticate(front, headers, address).await.map_err(|error| (error.status(), error.message().to_owned()))
+}
+
 /// Returns who is asking. Failed attempts are slowed down as on the wire.
 async fn authenticate(front: &Front, headers: &HeaderMap, address: SocketAddr) -> Result<Principal> {
     let credential = credential(headers)?;

@@ -1,22 +1,25 @@
 //! Columns of a table: added, declared as computed, changed, dropped.
 
 use arrow::datatypes::{DataType, Field};
-use axum::body::{Body as RawBody, Bytes};
+use axum::body::Body as RawBody;
 use axum::extract::{FromRequest as _, Query, Request};
 use axum::http::header;
 use axum::response::Response;
 use lancegate_engine::sql::plan::alter::typed::ColumnChange;
 use lancegate_sql::{Ident, ObjectName};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Routes;
+use super::answers::Versioned;
 use super::batches::{Incoming, STREAM};
 use super::caller::Caller;
 use super::error::{RestError, Result};
 use super::functions::{self, Application};
 use super::names::{canonical, field_path, sql_path};
-use super::request::{Body, Id};
+use super::openapi::Doc;
+use super::request::{Body, Id, bytes};
 use super::tables::{ensure_main, misread, newest_version};
 use super::text::{expression, stored_expression};
 use super::writes::versioned;
@@ -25,12 +28,27 @@ use super::writes::versioned;
 const SCHEMA_BYTES_MAX: u64 = 16 << 20;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/table/{id}/add_columns", add_columns);
-    routes.post("/v1/table/{id}/alter_columns", alter_columns);
-    routes.post("/v1/table/{id}/drop_columns", drop_columns);
+    routes.post(
+        "/v1/table/{id}/add_columns",
+        add_columns,
+        Doc::json::<Versioned>("Adds columns: computed, evaluated once, or of NULLs.")
+            .example(r#"{"new_columns": [{"name": "y", "computed": "x + 1"}]}"#)
+            .body::<AddColumns>(),
+    );
+    routes.post(
+        "/v1/table/{id}/alter_columns",
+        alter_columns,
+        Doc::json::<Versioned>("Changes columns.").example(r#"{"alterations": [{"path": "y", "rename": "z"}]}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/drop_columns",
+        drop_columns,
+        Doc::json::<Versioned>("Drops columns.").example(r#"{"columns": ["z"]}"#),
+    );
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "AddColumnsRequest")]
 #[serde(default, deny_unknown_fields)]
 struct AddColumns {
     new_columns: Vec<NewColumn>,
@@ -40,7 +58,7 @@ struct AddColumns {
     branch: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct NewColumn {
     name: String,
@@ -52,7 +70,8 @@ struct NewColumn {
     all_null: Option<bool>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "BranchParameter")]
 struct Branch {
     branch: Option<String>,
 }
@@ -66,8 +85,7 @@ async fn add_columns(mut caller: Caller, id: Id, Query(query): Query<Branch>, re
     if kind.is_some_and(|kind| kind.starts_with(STREAM)) {
         add_nulls(&mut caller, &name, request).await.map_err(misread)?;
     } else {
-        let bytes = Bytes::from_request(request, &()).await;
-        let bytes = bytes.map_err(|rejected| RestError::invalid(rejected.body_text()))?;
+        let bytes = bytes(request, &()).await?;
         let Body(given) = Body::<AddColumns>::from_request(Request::new(RawBody::from(bytes)), &()).await?;
         ensure_main(given.branch.as_ref())?;
         add(&mut caller, &name, given).await.map_err(misread)?;
@@ -156,7 +174,8 @@ fn stored(field: &Field) -> DataType {
     lancegate_engine::sql::types::stored(field.data_type())
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "AlterColumnsRequest")]
 #[serde(deny_unknown_fields)]
 struct AlterColumns {
     alterations: Vec<Alteration>,
@@ -164,7 +183,7 @@ struct AlterColumns {
     branch: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Alteration {
     path: String,
@@ -238,7 +257,8 @@ fn arrow_type(json: &Value) -> Result<DataType> {
     found.ok_or_else(|| RestError::invalid(format!("{json} is not a type")))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "DropColumnsRequest")]
 #[serde(deny_unknown_fields)]
 struct DropColumns {
     columns: Vec<String>,

@@ -89,6 +89,11 @@ impl RestError {
         self
     }
 
+    /// Returns the status.
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// Returns what is wrong.
     pub(super) fn message(&self) -> &str {
         &self.message

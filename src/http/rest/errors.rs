@@ -8,12 +8,15 @@ use lancegate_catalog::RowFailure;
 use lancegate_engine::error::SqlError;
 use lancegate_engine::sql::plan::Plan;
 use lancegate_engine::sql::plan::jobs::JobsAction;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Routes;
+use super::answers::RowErrors;
 use super::caller::Caller;
 use super::error::{RestError, Result};
+use super::openapi::Doc;
 use super::request::{Body, Id};
 use crate::http::reply;
 
@@ -22,10 +25,15 @@ const LIMIT_DEFAULT: u32 = 10_000;
 const LIMIT_MAX: u32 = 100_000;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/table/{id}/errors", errors);
+    routes.post(
+        "/v1/table/{id}/errors",
+        errors,
+        Doc::json::<RowErrors>("Lists rows that Functions failed on.").example(r#"{"column": "y", "limit": 10}"#),
+    );
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "RowErrorsRequest")]
 #[serde(default, deny_unknown_fields)]
 struct Asked {
     job_id: Option<String>,

@@ -9,13 +9,16 @@ use lancegate_engine::error::SqlError;
 use lancegate_engine::exec::python::function_document;
 use lancegate_engine::sql::resolve::namespace_of;
 use lancegate_sql::{Ident, ObjectName};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Routes;
+use super::answers::{Dropped, FunctionDocument, Functions, Submitted};
 use super::caller::Caller;
 use super::error::{Code, RestError, Result};
 use super::names::{field_path, literal, schema, sql_path};
+use super::openapi::Doc;
 use super::request::{Body, Id, PageOf, page};
 use super::tables::no_object;
 use crate::http::reply;
@@ -24,10 +27,23 @@ use crate::http::reply;
 const WHOLE: &str = "$value";
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/function/{id}/create", create);
-    routes.post("/v1/function/{id}/describe", describe);
-    routes.post("/v1/function/{id}/drop", drop);
-    routes.get("/v1/namespace/{id}/function/list", list);
+    routes.post(
+        "/v1/function/{id}/create",
+        create,
+        Doc::json::<Submitted>("Registers a Function.").with(&[202]).example(r#"{"schema_version": 1}"#),
+    );
+    routes.post(
+        "/v1/function/{id}/describe",
+        describe,
+        Doc::json::<FunctionDocument>("Tells a version of a Function, the newest unless one is named.")
+            .example(r#"{"version": "1"}"#),
+    );
+    routes.post(
+        "/v1/function/{id}/drop",
+        drop,
+        Doc::json::<Dropped>("Drops a version of a Function.").example(r#"{"version": "1"}"#),
+    );
+    routes.get("/v1/namespace/{id}/function/list", list, Doc::json::<Functions>("Lists the versions of Functions."));
 }
 
 /// `POST /v1/function/{id}/create`: the body is the registration document of the
@@ -43,7 +59,8 @@ async fn create(mut caller: Caller, id: Id, Body(mut given): Body<Map<String, Va
     Ok(reply::json(StatusCode::ACCEPTED, &json!({ "job_id": job_id })))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "FunctionVersionRequest")]
 #[serde(default, deny_unknown_fields)]
 struct Version {
     version: Option<String>,
@@ -144,7 +161,8 @@ async fn list(caller: Caller, id: Id, PageOf(asked): PageOf) -> Result<Response>
 }
 
 /// A Function applied to columns, as the SDK declares it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "FunctionApplication")]
 #[serde(deny_unknown_fields)]
 pub(super) struct Application {
     application: Applied,
@@ -159,7 +177,8 @@ pub(super) struct Application {
     _output_schema: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "AppliedFunction")]
 struct Applied {
     function: Reference,
     inputs: Vec<Input>,
@@ -167,7 +186,8 @@ struct Applied {
     initialization: Map<String, Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "FunctionReference")]
 struct Reference {
     name: String,
     version: String,
@@ -175,14 +195,16 @@ struct Reference {
     namespace_path: Vec<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "FunctionInput")]
 struct Input {
     kind: String,
     parameter: String,
     value: Value,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "FunctionOutput")]
 struct Output {
     output_name: String,
     output_ordinal: u32,

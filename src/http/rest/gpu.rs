@@ -5,8 +5,10 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::Routes;
+use super::answers::GpuClasses;
 use super::caller::Caller;
 use super::error::Result;
+use super::openapi::Doc;
 use crate::http::reply;
 
 /// The numbers of a class.
@@ -14,7 +16,7 @@ const NUMBERS: [&str; 5] =
     ["gpu_memory_bytes", "max_gpu_count_per_worker", "cpu_millis", "memory_bytes", "ephemeral_storage_bytes"];
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/gpu/classes", classes);
+    routes.get("/v1/gpu/classes", classes, Doc::json::<GpuClasses>("Lists the GPU classes of the deployment."));
 }
 
 async fn classes(mut caller: Caller) -> Result<Response> {

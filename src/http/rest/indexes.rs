@@ -4,28 +4,44 @@ use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::response::Response;
 use lancegate_engine::sql::plan::indexes::{IndexRequest, IndexRow};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Routes;
+use super::answers::{Done, IndexStatistics, Indexes};
 use super::caller::Caller;
 use super::error::{Code, RestError, Result};
+use super::openapi::Doc;
 use super::request::{Body, Id};
 use super::tables::misread;
 use crate::http::reply;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/table/{id}/create_index", create);
-    routes.post("/v1/table/{id}/create_scalar_index", create);
-    routes.post("/v1/table/{id}/index/list", list);
-    routes.post("/v1/table/{id}/index/{index}/stats", stats);
-    routes.post("/v1/table/{id}/index/{index}/drop", drop);
-    routes.post("/v1/table/{id}/index/{index}/prewarm", prewarm);
-    routes.post("/v1/table/{id}/page_cache/prewarm", accepted);
+    routes.post(
+        "/v1/table/{id}/create_index",
+        create,
+        Doc::json::<Done>("Builds an index.").example(r#"{"column": "x", "index_type": "BTREE"}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/create_scalar_index",
+        create,
+        Doc::json::<Done>("Builds an index of single values.").example(r#"{"column": "x", "index_type": "BTREE"}"#),
+    );
+    routes.post("/v1/table/{id}/index/list", list, Doc::json::<Indexes>("Lists the indexes of a table."));
+    routes.post(
+        "/v1/table/{id}/index/{index}/stats",
+        stats,
+        Doc::json::<IndexStatistics>("Tells how much of a table an index covers."),
+    );
+    routes.post("/v1/table/{id}/index/{index}/drop", drop, Doc::json::<Done>("Drops an index."));
+    routes.post("/v1/table/{id}/index/{index}/prewarm", prewarm, Doc::json::<Done>("Reads an index into memory."));
+    routes.post("/v1/table/{id}/page_cache/prewarm", accepted, Doc::json::<Done>("Is accepted and does nothing."));
 }
 
 /// A request for an index; what is left are parameters of its kind.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "CreateIndexRequest")]
 struct Create {
     column: String,
     #[serde(default)]
@@ -61,7 +77,8 @@ async fn create(mut caller: Caller, id: Id, Body(given): Body<Create>) -> Result
 }
 
 /// Which version and branch are looked at.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "IndexesRequest")]
 #[serde(default, deny_unknown_fields)]
 struct At {
     version: Option<u64>,
@@ -114,7 +131,7 @@ fn described(index: &IndexRow) -> Value {
     told
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Named {
     index: String,
 }
@@ -138,7 +155,8 @@ fn no_index(name: &str) -> RestError {
     RestError::new(StatusCode::NOT_FOUND, Code::TableIndexNotFound, message)
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "IndexBranch")]
 struct OnBranch {
     branch: Option<String>,
 }

@@ -5,15 +5,18 @@ use axum::response::Response;
 use lancegate_catalog::{Job, JobId, JobKind, JobState};
 use lancegate_engine::error::SqlError;
 use lancegate_engine::exec::Outcome;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Routes;
+use super::answers::{CancelledJob, JobDescription, Jobs, PausedJob, ResumedJob};
 use super::batches;
 use super::caller::Caller;
 use super::error::{RestError, Result};
 use super::functions;
 use super::names::literal;
+use super::openapi::Doc;
 use super::request::Body;
 use super::rows::Rows;
 use super::tables::no_object;
@@ -25,13 +28,38 @@ const PAGE_DEFAULT: usize = 1_000;
 const LISTED_MAX: usize = 10_000;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/jobs/list", list);
-    routes.post("/v1/jobs/describe", describe);
-    routes.post("/v1/jobs/cancel", cancel);
-    routes.post("/v1/jobs/pause", pause);
-    routes.post("/v1/jobs/resume", resume);
-    routes.post("/v1/jobs/query_events", query_events);
-    routes.post("/v1/jobs/query_splits", query_splits);
+    routes.post("/v1/jobs/list", list, Doc::json::<Jobs>("Lists jobs, newest first.").example(r#"{"limit": 10}"#));
+    routes.post(
+        "/v1/jobs/describe",
+        describe,
+        Doc::json::<JobDescription>("Tells a job.").example(r#"{"job_id": "job_01JABCDEFGHJKMNPQRSTVWXYZ0"}"#),
+    );
+    routes.post(
+        "/v1/jobs/cancel",
+        cancel,
+        Doc::json::<CancelledJob>("Ends a job.").example(r#"{"job_id": "job_01JABCDEFGHJKMNPQRSTVWXYZ0"}"#),
+    );
+    routes.post(
+        "/v1/jobs/pause",
+        pause,
+        Doc::json::<PausedJob>("Lets a job pause.").example(r#"{"job_id": "job_01JABCDEFGHJKMNPQRSTVWXYZ0"}"#),
+    );
+    routes.post(
+        "/v1/jobs/resume",
+        resume,
+        Doc::json::<ResumedJob>("Lets a job go on.").example(r#"{"job_id": "job_01JABCDEFGHJKMNPQRSTVWXYZ0"}"#),
+    );
+    routes.post(
+        "/v1/jobs/query_events",
+        query_events,
+        Doc::rows("Tells what has happened to jobs.").example(r#"{"job_id": "job_01JABCDEFGHJKMNPQRSTVWXYZ0"}"#),
+    );
+    routes.post(
+        "/v1/jobs/query_splits",
+        query_splits,
+        Doc::rows("Tells the work of a job fragment by fragment.")
+            .example(r#"{"job_id": "job_01JABCDEFGHJKMNPQRSTVWXYZ0"}"#),
+    );
 }
 
 /// Returns the word that clients know a kind of job by.
@@ -53,7 +81,8 @@ fn state_word(state: &JobState) -> &'static str {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "ListJobsRequest")]
 #[serde(default, deny_unknown_fields)]
 struct List {
     limit: Option<usize>,
@@ -114,7 +143,8 @@ fn listed(rows: &Rows, row: usize, kind: &str) -> Value {
     job
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "JobRequest")]
 #[serde(deny_unknown_fields)]
 struct One {
     job_id: String,
@@ -235,7 +265,8 @@ async fn resume(mut caller: Caller, Body(One { job_id }): Body<One>) -> Result<R
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "JobEventsRequest")]
 #[serde(default, deny_unknown_fields)]
 struct Events {
     job_id: Option<String>,

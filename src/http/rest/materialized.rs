@@ -8,27 +8,45 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use lancegate_catalog::{Table, TableKind};
 use lancegate_sql::{Ident, ObjectName};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Routes;
+use super::answers::{Done, MadeView, MaterializedViewDescription, Submitted, Views};
 use super::caller::Caller;
 use super::error::{Code, RestError, Result};
 use super::names;
+use super::openapi::Doc;
 use super::request::{Body, Id, PageOf, page};
 use super::text::{first_relation, query};
 use crate::http::reply;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/materialized_view/{id}/create", create);
-    routes.post("/v1/materialized_view/{id}/describe", describe);
-    routes.post("/v1/materialized_view/{id}/refresh", refresh);
-    routes.post("/v1/materialized_view/{id}/drop", drop);
-    routes.get("/v1/namespace/{id}/materialized_view/list", list);
+    routes.post(
+        "/v1/materialized_view/{id}/create",
+        create,
+        Doc::json::<MadeView>("Makes a materialized view.")
+            .with(&[200, 202])
+            .example(r#"{"query": "SELECT x FROM t"}"#),
+    );
+    routes.post(
+        "/v1/materialized_view/{id}/describe",
+        describe,
+        Doc::json::<MaterializedViewDescription>("Tells a materialized view."),
+    );
+    routes.post(
+        "/v1/materialized_view/{id}/refresh",
+        refresh,
+        Doc::json::<Submitted>("Submits a refresh of a materialized view.").with(&[202]).example(r#"{"full": true}"#),
+    );
+    routes.post("/v1/materialized_view/{id}/drop", drop, Doc::json::<Done>("Drops a materialized view."));
+    routes.get("/v1/namespace/{id}/materialized_view/list", list, Doc::json::<Views>("Lists materialized views."));
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "MaterializedViewRequest")]
+#[serde(default, deny_unknown_fields)]
 struct Definition {
     /// LanceDB's.
     query: Option<String>,
@@ -36,6 +54,13 @@ struct Definition {
     source_query: Option<String>,
     /// The specification's: what makes the rows; only queries do here.
     kind: Option<String>,
+    /// The specification's: the columns that its client expects; the query says them.
+    #[serde(rename = "output_schema")]
+    _output_schema: Option<Value>,
+    /// The specification's, for kinds that do not do here.
+    udtf_spec: Option<Value>,
+    /// LanceDB's, for a view that removes what is near to each other.
+    vector_source: Option<Value>,
     with_no_data: Option<bool>,
     auto_refresh: Option<bool>,
 }
@@ -45,6 +70,11 @@ async fn create(mut caller: Caller, id: Id, Body(given): Body<Definition>) -> Re
     let name = id.object()?;
     if let Some(kind) = given.kind.as_deref().filter(|kind| *kind != "query") {
         return Err(RestError::unsupported(format!("materialized views of kind \"{kind}\" are not supported")));
+    }
+    if given.udtf_spec.is_some() || given.vector_source.is_some() {
+        return Err(RestError::unsupported(
+            "materialized views are made of queries; udtf_spec and vector_source are not supported",
+        ));
     }
     let (text, with_data) = match (&given.query, &given.source_query) {
         (Some(text), _) => (text, !given.with_no_data.unwrap_or(false)),
@@ -118,7 +148,8 @@ async fn view(caller: &mut Caller, name: &ObjectName) -> Result<Table> {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "RefreshMaterializedViewRequest")]
 #[serde(default)]
 struct Refresh {
     full: Option<bool>,

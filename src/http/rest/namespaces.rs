@@ -3,26 +3,43 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use lancegate_sql::Ident;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Routes;
+use super::answers::{Done, NamespaceProperties, Namespaces};
 use super::caller::Caller;
 use super::error::{Code, RestError, Result};
 use super::names::{self, literal};
+use super::openapi::Doc;
 use super::request::{Body, Id, PageOf, page};
 use crate::http::reply;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/namespace/{id}/list", list);
-    routes.post("/v1/namespace/{id}/create", create);
-    routes.post("/v1/namespace/{id}/describe", describe);
-    routes.post("/v1/namespace/{id}/exists", exists);
-    routes.post("/v1/namespace/{id}/drop", drop);
+    routes.get("/v1/namespace/{id}/list", list, Doc::json::<Namespaces>("Lists the namespaces right below one."));
+    routes.post(
+        "/v1/namespace/{id}/create",
+        create,
+        Doc::json::<NamespaceProperties>("Makes a namespace.")
+            .example(r#"{"mode": "create", "properties": {"owner": "us"}}"#),
+    );
+    routes.post(
+        "/v1/namespace/{id}/describe",
+        describe,
+        Doc::json::<NamespaceProperties>("Tells the properties of a namespace."),
+    );
+    routes.post("/v1/namespace/{id}/exists", exists, Doc::json::<Done>("Tells whether a namespace is there."));
+    routes.post(
+        "/v1/namespace/{id}/drop",
+        drop,
+        Doc::json::<NamespaceProperties>("Drops a namespace.").example(r#"{"behavior": "restrict"}"#),
+    );
 }
 
 /// The parts that every request of the specification may have and nothing here needs.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "NamespaceRequest")]
 #[serde(default, deny_unknown_fields)]
 struct Request {
     mode: Option<String>,

@@ -8,21 +8,30 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use lancegate_engine::sql::plan::Plan;
 use lancegate_sql::ObjectName;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Routes;
+use super::answers::Submitted;
 use super::caller::Caller;
 use super::columns::shown;
 use super::error::{Code, RestError, Result};
 use super::names::{self, field_path, literal, sql_path};
+use super::openapi::Doc;
 use super::request::{BodyWithId, Id};
 use super::tables::readable;
 use super::text::expression;
 use crate::http::reply;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/table/{id}/backfill_column", backfill_column);
+    routes.post(
+        "/v1/table/{id}/backfill_column",
+        backfill_column,
+        Doc::json::<Submitted>("Submits a refresh of a computed column.")
+            .with(&[202])
+            .example(r#"{"column": "y", "where": "x > 1"}"#),
+    );
 }
 
 /// The hints of the specification that the engine decides by itself.
@@ -39,7 +48,8 @@ const HINTS: [&str; 9] = [
 ];
 
 /// A request; the options of REFRESH COLUMN are among `options`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "RefreshColumnRequest")]
 struct Backfill {
     column: String,
     #[serde(default)]

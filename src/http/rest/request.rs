@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request, State};
@@ -12,6 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
 use lancegate_engine::exec::Engine;
 use lancegate_sql::ObjectName;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -154,10 +156,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for BodyWithId<T> {
     type Rejection = RestError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejected| {
-            let status = rejected.status();
-            RestError::new(status, Code::InvalidInput, rejected.body_text())
-        })?;
+        let bytes = bytes(request, state).await?;
         let text: &[u8] = if bytes.iter().all(u8::is_ascii_whitespace) { b"{}" } else { &bytes };
         if text.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Err(RestError::invalid("the body is not a JSON object"));
@@ -172,6 +171,25 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for BodyWithId<T> {
         let id = fields.remove("id").map(serde_json::from_value).transpose().map_err(bad)?.flatten();
         let body = serde_json::from_value(Value::Object(fields)).map_err(bad)?;
         Ok(Self { id, body })
+    }
+}
+
+/// How long a body that is read as a whole may take to come.
+const BODY_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Reads a body as a whole.
+///
+/// # Errors
+/// 413 if it is too long, 408 if it does not come, which nothing else bounds on routes
+/// that may take long.
+pub(super) async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes> {
+    match tokio::time::timeout(BODY_TIME_MAX, Bytes::from_request(request, state)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(rejected)) => Err(RestError::new(rejected.status(), Code::InvalidInput, rejected.body_text())),
+        Err(_) => {
+            let message = format!("the body did not come within {BODY_TIME_MAX:?}");
+            Err(RestError::new(StatusCode::REQUEST_TIMEOUT, Code::ServiceUnavailable, message))
+        }
     }
 }
 
@@ -198,7 +216,7 @@ fn depth(text: &[u8]) -> usize {
 }
 
 /// How far a listing goes.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(super) struct Page {
     /// The most entries.
     pub(super) limit: Option<u32>,

@@ -8,6 +8,7 @@ use lance_index::vector::ApproxMode;
 use lancegate_engine::exec::Outcome;
 use lancegate_engine::sql::plan::Plan;
 use lancegate_engine::sql::plan::search::{Answer, Distance, Ordering, Projection, Search, SearchRequest};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -15,19 +16,34 @@ use super::Routes;
 use super::batches;
 use super::caller::Caller;
 use super::error::{RestError, Result};
+use super::openapi::Doc;
 use super::request::{Body, Id};
 use super::tables::misread;
 use super::text::expression;
 use crate::http::reply;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/table/{id}/query", query);
-    routes.post("/v1/table/{id}/explain_plan", explain_plan);
-    routes.post("/v1/table/{id}/analyze_plan", analyze_plan);
+    routes.post(
+        "/v1/table/{id}/query",
+        query,
+        Doc::rows("Searches a table.").example(r#"{"k": 10, "filter": "x > 1", "columns": ["x"]}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/explain_plan",
+        explain_plan,
+        Doc::json::<Option<String>>("Tells how a search would be done.")
+            .example(r#"{"query": {"k": 10}, "verbose": true}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/analyze_plan",
+        analyze_plan,
+        Doc::json::<Option<String>>("Does a search and tells how.").example(r#"{"k": 10}"#),
+    );
 }
 
 /// A search as LanceDB's client sends it.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "SearchRequest")]
 #[serde(default)]
 struct Query {
     version: Option<u64>,
@@ -57,7 +73,8 @@ struct Query {
     order_by: Option<Vec<Order>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "SearchVectors")]
 #[serde(untagged)]
 enum Vectors {
     #[default]
@@ -66,14 +83,16 @@ enum Vectors {
     Several(Vec<Vec<f32>>),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "SearchColumns")]
 #[serde(untagged)]
 enum Columns {
     Names(Vec<String>),
     Expressions(Map<String, Value>),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "SearchOrder")]
 #[serde(deny_unknown_fields)]
 struct Order {
     column_name: String,
@@ -197,7 +216,8 @@ async fn query(mut caller: Caller, id: Id, Body(given): Body<Query>) -> Result<R
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "ExplainRequest")]
 #[serde(default, deny_unknown_fields)]
 struct Explain {
     query: Query,

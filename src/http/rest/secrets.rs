@@ -3,26 +3,42 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use lancegate_sql::{Ident, ObjectName};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Routes;
+use super::answers::{Done, SecretDescription, Secrets};
 use super::caller::Caller;
 use super::error::{RestError, Result};
 use super::names::{self, literal};
+use super::openapi::Doc;
 use super::request::{Body, Id, PageOf, page};
 use crate::http::reply;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/secret/{id}/create", create);
-    routes.post("/v1/secret/{id}/alter", alter);
-    routes.post("/v1/secret/{id}/describe", describe);
-    routes.post("/v1/secret/{id}/drop", drop);
-    routes.get("/v1/namespace/{id}/secret/list", list);
+    routes.post(
+        "/v1/secret/{id}/create",
+        create,
+        Doc::json::<Done>("Makes a secret.").example(r#"{"value": "of the secret"}"#),
+    );
+    routes.post(
+        "/v1/secret/{id}/alter",
+        alter,
+        Doc::json::<Done>("Gives a secret another value.").example(r#"{"value": "of the secret"}"#),
+    );
+    routes.post(
+        "/v1/secret/{id}/describe",
+        describe,
+        Doc::json::<SecretDescription>("Tells a secret without its value."),
+    );
+    routes.post("/v1/secret/{id}/drop", drop, Doc::json::<Done>("Drops a secret."));
+    routes.get("/v1/namespace/{id}/secret/list", list, Doc::json::<Secrets>("Lists secrets without their values."));
 }
 
 /// A value that does not print.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "SecretRequest")]
 #[serde(deny_unknown_fields)]
 struct Given {
     value: String,

@@ -13,13 +13,16 @@ use lancegate_engine::sql::resolve::{BoundTable, namespace_of};
 use lancegate_engine::sqlstate::SqlState;
 use lancegate_engine::storage::describe as storage;
 use lancegate_sql::{Ident, ObjectName};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Routes;
+use super::answers::{Deleted, Done, MemoryTier, TableDescription, TableStatistics, Tables, Updated};
 use super::caller::Caller;
 use super::error::{Code, RestError, Result};
 use super::names;
+use super::openapi::Doc;
 use super::request::{Body, Id, Page, PageOf, page};
 use super::text::expression;
 use super::writes::versioned;
@@ -46,22 +49,43 @@ const UNSUPPORTED: [&str; 13] = [
 const NAME_BYTES_MAX: usize = 128;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.get("/v1/table", list_root);
-    routes.get("/v1/namespace/{id}/table/list", list);
-    routes.post("/v1/table/{id}/describe", describe);
-    routes.post("/v1/table/{id}/exists", exists);
-    routes.post("/v1/table/{id}/drop", drop);
-    routes.post("/v1/table/{id}/rename", rename);
-    routes.post("/v1/table/{id}/count_rows", count_rows);
-    routes.post("/v1/table/{id}/stats", stats);
-    routes.post("/v1/table/{id}/update", update);
-    routes.post("/v1/table/{id}/delete", delete);
+    routes.get("/v1/table", list_root, Doc::json::<Tables>("Lists the tables of the root namespace."));
+    routes.get("/v1/namespace/{id}/table/list", list, Doc::json::<Tables>("Lists the tables of a namespace."));
+    routes.post("/v1/table/{id}/describe", describe, Doc::json::<TableDescription>("Tells a table."));
+    routes.post("/v1/table/{id}/exists", exists, Doc::json::<Done>("Tells whether a table is there."));
+    routes.post("/v1/table/{id}/drop", drop, Doc::json::<Done>("Drops a table."));
+    routes.post(
+        "/v1/table/{id}/rename",
+        rename,
+        Doc::json::<Done>("Renames a table.").example(r#"{"new_table_name": "u"}"#),
+    );
+    routes.post("/v1/table/{id}/stats", stats, Doc::json::<TableStatistics>("Tells how large a table is."));
     for route in UNSUPPORTED {
-        routes.post(&format!("/v1/table/{{id}}/{route}"), unsupported);
+        routes.post(&format!("/v1/table/{{id}}/{route}"), unsupported, Doc::refused("Is not supported."));
     }
     for route in ["get_lsm_write_spec", "get_rte_spec", "get_lsm_stats", "get_rte_stats"] {
-        routes.post(&format!("/v1/table/{{id}}/{route}"), no_memory_tier);
+        let doc = Doc::json::<MemoryTier>("Tells that there is no tier in memory.");
+        routes.post(&format!("/v1/table/{{id}}/{route}"), no_memory_tier, doc);
     }
+}
+
+/// What takes as long as there are rows.
+pub(super) fn long_routes(routes: &mut Routes) {
+    routes.post(
+        "/v1/table/{id}/count_rows",
+        count_rows,
+        Doc::json::<u64>("Counts rows.").example(r#"{"predicate": "x > 1"}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/update",
+        update,
+        Doc::json::<Updated>("Changes rows.").example(r#"{"updates": [["x", "x + 1"]], "predicate": "x > 1"}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/delete",
+        delete,
+        Doc::json::<Deleted>("Deletes rows.").example(r#"{"predicate": "x > 1"}"#),
+    );
 }
 
 /// `GET /v1/table/`: the tables of the root namespace.
@@ -89,7 +113,8 @@ fn is_readable(name: &str) -> bool {
 }
 
 /// What most requests about a table may have beside their own fields.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "TableRequest")]
 #[serde(default, deny_unknown_fields)]
 struct About {
     version: Option<u64>,
@@ -256,7 +281,8 @@ async fn drop(mut caller: Caller, id: Id, OriginalUri(uri): OriginalUri, Body(_)
     Ok(reply::json(StatusCode::OK, &json!({})))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "RenameRequest")]
 #[serde(deny_unknown_fields)]
 struct Rename {
     new_table_name: String,
@@ -313,7 +339,8 @@ async fn stats(mut caller: Caller, id: Id, Body(about): Body<About>) -> Result<R
     Ok(versioned(&body, table.dataset.version_id()))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "UpdateRequest")]
 #[serde(deny_unknown_fields)]
 struct Update {
     updates: Vec<(String, String)>,
@@ -347,7 +374,8 @@ async fn update(
     Ok(versioned(&json!({ count: rows.affected(), "version": version }), version))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "DeleteRequest")]
 #[serde(deny_unknown_fields)]
 struct Delete {
     predicate: String,

@@ -4,32 +4,68 @@ use axum::extract::{OriginalUri, Query};
 use axum::http::StatusCode;
 use axum::response::Response;
 use lancegate_engine::sql::plan::versions::{TagRow, VersionAction, VersionAnswer};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Routes;
+use super::answers::{Branches, Done, TaggedVersion, Tags, Versioned, Versions};
 use super::caller::Caller;
 use super::error::{Code, RestError, Result};
+use super::openapi::Doc;
 use super::request::{Body, Id};
 use super::tables::misread;
 use super::writes::versioned;
 use crate::http::reply;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/table/{id}/version/list", list);
-    routes.post("/v1/table/{id}/restore", restore);
-    routes.post("/v1/table/{id}/tags/list", tags);
-    routes.post("/v1/table/{id}/tags/version", tag);
-    routes.post("/v1/table/{id}/tags/create", create_tag);
-    routes.post("/v1/table/{id}/tags/update", move_tag);
-    routes.post("/v1/table/{id}/tags/delete", drop_tag);
-    routes.post("/v1/table/{id}/branches/list", branches);
-    routes.post("/v1/table/{id}/branches/create", create_branch);
-    routes.post("/v1/table/{id}/branches/delete", drop_branch);
+    routes.post(
+        "/v1/table/{id}/version/list",
+        list,
+        Doc::json::<Versions>("Lists the versions of a table.").example(r#"{"limit": 10, "descending": true}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/restore",
+        restore,
+        Doc::json::<Versioned>("Makes an old version the newest one.").example(r#"{"version": 1}"#),
+    );
+    routes.post("/v1/table/{id}/tags/list", tags, Doc::json::<Tags>("Lists the tags of a table."));
+    routes.post(
+        "/v1/table/{id}/tags/version",
+        tag,
+        Doc::json::<TaggedVersion>("Tells the version that a tag names.").example(r#"{"tag": "good"}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/tags/create",
+        create_tag,
+        Doc::json::<Done>("Gives a version a name.").example(r#"{"tag": "good", "version": 1}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/tags/update",
+        move_tag,
+        Doc::json::<Done>("Gives the name of a version to another.").example(r#"{"tag": "good", "version": 1}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/tags/delete",
+        drop_tag,
+        Doc::json::<Done>("Drops the name of a version.").example(r#"{"tag": "good"}"#),
+    );
+    routes.post("/v1/table/{id}/branches/list", branches, Doc::json::<Branches>("Lists the branches of a table."));
+    routes.post(
+        "/v1/table/{id}/branches/create",
+        create_branch,
+        Doc::json::<Done>("Makes a branch.").example(r#"{"name": "try"}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/branches/delete",
+        drop_branch,
+        Doc::json::<Done>("Drops a branch.").example(r#"{"name": "try"}"#),
+    );
 }
 
 /// Every field that these requests have.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "VersionRequest")]
 #[serde(default, deny_unknown_fields)]
 struct Given {
     version: Option<u64>,
@@ -64,7 +100,8 @@ fn unexpected() -> RestError {
     RestError::internal("a statement about versions answered something else")
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "VersionBranch")]
 struct OnBranch {
     branch: Option<String>,
 }

@@ -3,24 +3,32 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use lancegate_sql::{Ident, ObjectName};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Routes;
+use super::answers::{Done, ViewDescription, Views};
 use super::caller::Caller;
 use super::error::{RestError, Result};
 use super::names;
+use super::openapi::Doc;
 use super::request::{Body, Id, PageOf, page};
 use crate::http::reply;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/view/{id}/create", create);
-    routes.post("/v1/view/{id}/describe", describe);
-    routes.post("/v1/view/{id}/drop", drop);
-    routes.get("/v1/namespace/{id}/view/list", list);
+    routes.post(
+        "/v1/view/{id}/create",
+        create,
+        Doc::json::<ViewDescription>("Makes a view.").example(r#"{"query": "SELECT x FROM t"}"#),
+    );
+    routes.post("/v1/view/{id}/describe", describe, Doc::json::<ViewDescription>("Tells a view."));
+    routes.post("/v1/view/{id}/drop", drop, Doc::json::<Done>("Drops a view."));
+    routes.get("/v1/namespace/{id}/view/list", list, Doc::json::<Views>("Lists views."));
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "ViewRequest")]
 #[serde(deny_unknown_fields)]
 struct Definition {
     query: String,

@@ -7,24 +7,32 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use lancegate_engine::exec::ingest::Ingested;
 use lancegate_engine::sql::plan::ingest::{IfExists, IngestMode, IngestRequest, MergeSpec};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Routes;
+use super::answers::{MergeParameters, Merged, Versioned};
 use super::batches::Incoming;
 use super::caller::Caller;
 use super::error::{Code, RestError, Result};
+use super::openapi::Doc;
 use super::request::Id;
 use super::text;
 use crate::http::{HttpShared, reply};
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.post("/v1/table/{id}/create", create);
-    routes.post("/v1/table/{id}/insert", insert);
-    routes.post("/v1/table/{id}/merge_insert", merge_insert);
+    routes.post("/v1/table/{id}/create", create, Doc::json::<Versioned>("Makes a table of the rows that are sent."));
+    routes.post("/v1/table/{id}/insert", insert, Doc::json::<Versioned>("Adds the rows that are sent."));
+    routes.post(
+        "/v1/table/{id}/merge_insert",
+        merge_insert,
+        Doc::json::<Merged>("Merges the rows that are sent.").query::<MergeParameters>(),
+    );
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "WriteParameters")]
 struct Mode {
     mode: Option<String>,
     branch: Option<String>,

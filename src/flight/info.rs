@@ -1,0 +1,256 @@
+//! What is answered to a query before its rows: what it is, and where they are.
+//!
+//! `GetFlightInfo` binds a statement and runs nothing; its ticket runs it, once.
+//! `PollFlightInfo` runs it at once. Until its first row is there, the answer names no
+//! endpoint, because clients bound the wait for the rows of one, and has a descriptor to
+//! poll with; after that it names the one endpoint, and is complete.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, PollInfo};
+use datafusion::scalar::ScalarValue;
+use lancegate_engine::error::SqlError;
+use lancegate_engine::session::{CancelReason, StatementContext};
+use lancegate_engine::sqlstate::SqlState;
+
+use super::FlightShared;
+use super::caller::Caller;
+use super::command::{poll_of, ticket_of};
+use super::error::{Result, ended, status};
+use super::registry::{Handle, Owner};
+use super::rows::{Answer, answer, schema_bytes, told};
+use super::statement::{Running, Source, Stage, Start};
+
+/// How long the first poll waits for the first row: who submits a statement wants to go on.
+const FIRST_POLL_MAX: Duration = Duration::from_millis(250);
+/// How long a later poll waits. The clients wait for minutes.
+const POLL_MAX: Duration = Duration::from_secs(20);
+/// How long a cancel waits for its statement to end.
+const CANCEL_MAX: Duration = Duration::from_secs(5);
+
+/// A result that a client was told of.
+pub(super) struct Held {
+    columns: SchemaRef,
+    stage: Mutex<Progress>,
+}
+
+/// How far it is.
+enum Progress {
+    /// Nothing of it has run.
+    Bound(Source, Vec<ScalarValue>),
+    /// It runs, and its rows may be read already.
+    Running(Arc<Running>),
+    /// Its rows are read by the call that started it.
+    Reading(StatementContext),
+    /// Its ticket is being turned in, or it was cancelled before.
+    Gone,
+}
+
+impl Held {
+    fn new(columns: SchemaRef, stage: Progress) -> Arc<Self> {
+        Arc::new(Self { columns, stage: Mutex::new(stage) })
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Progress> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A result whose ticket was turned in: it is forgotten once its rows are read.
+struct Turned {
+    shared: Arc<FlightShared>,
+    owner: Owner,
+    handle: Handle,
+    /// Keeps it from expiring meanwhile.
+    _held: Arc<Held>,
+}
+
+impl Drop for Turned {
+    fn drop(&mut self) {
+        drop(self.shared.results.remove(&self.owner, &self.handle.bytes()));
+    }
+}
+
+/// Returns a statement to be run, with a place among all.
+///
+/// # Errors
+/// 53000 if too many run.
+pub(super) fn start(
+    shared: &FlightShared,
+    (source, values): (Source, Vec<ScalarValue>),
+    told: Option<SchemaRef>,
+) -> Result<Start, SqlError> {
+    let place = Arc::clone(&shared.places).try_acquire_owned().map_err(|_| {
+        let message = "too many statements are running over Flight SQL";
+        SqlError::new(SqlState::parse("53000"), message).hint("Try again when some of them have ended.")
+    })?;
+    Ok(Start { source, values, told, place })
+}
+
+/// Answers `GetFlightInfo` for a statement that was bound.
+///
+/// # Errors
+/// 53400 if too many results wait.
+pub(super) fn bound(
+    shared: &FlightShared,
+    caller: &Caller,
+    (source, values, columns): (Source, Vec<ScalarValue>, SchemaRef),
+    descriptor: FlightDescriptor,
+) -> Result<FlightInfo, SqlError> {
+    let bytes = source.bytes() + values.iter().map(ScalarValue::size).sum::<usize>();
+    let held = Held::new(Arc::clone(&columns), Progress::Bound(source, values));
+    let handle = shared.results.insert(&caller.owner, held, bytes)?;
+    described(&columns, descriptor, Some(handle), true)
+}
+
+fn described(
+    columns: &SchemaRef,
+    descriptor: FlightDescriptor,
+    handle: Option<Handle>,
+    ready: bool,
+) -> Result<FlightInfo, SqlError> {
+    let mut info = FlightInfo::new().with_descriptor(descriptor).with_ordered(true);
+    info.schema = schema_bytes(columns)?;
+    info.total_records = -1;
+    info.total_bytes = -1;
+    if let Some(handle) = handle {
+        info = info.with_app_metadata(handle.bytes());
+        if ready {
+            info = info.with_endpoint(FlightEndpoint { ticket: Some(ticket_of(handle)), ..FlightEndpoint::default() });
+        }
+    }
+    Ok(info)
+}
+
+/// Answers the first `PollFlightInfo`: runs the statement and waits for its first row.
+///
+/// # Errors
+/// What the statement answers within the wait.
+pub(super) async fn begin(
+    shared: &Arc<FlightShared>,
+    caller: Caller,
+    (source, values, columns): (Source, Vec<ScalarValue>, SchemaRef),
+) -> Result<PollInfo> {
+    let bytes = source.bytes() + values.iter().map(ScalarValue::size).sum::<usize>();
+    let owner = caller.owner.clone();
+    let start = start(shared, (source, values), Some(Arc::clone(&columns))).map_err(|error| status(&error))?;
+    let running = Arc::new(Running::start(caller, start));
+    let held = Held::new(columns, Progress::Running(running));
+    let handle = shared.results.insert(&owner, Arc::clone(&held), bytes).map_err(|error| status(&error))?;
+    let polled = poll(shared, (handle, &held), FIRST_POLL_MAX).await;
+    if polled.is_err() {
+        drop(shared.results.remove(&owner, &handle.bytes()));
+    }
+    polled
+}
+
+/// Answers a later `PollFlightInfo`.
+///
+/// # Errors
+/// What the statement answers; NOT_FOUND for a descriptor that is not of this caller.
+pub(super) async fn resume(shared: &Arc<FlightShared>, owner: &Owner, bytes: &[u8]) -> Result<PollInfo> {
+    let (handle, held) = shared.results.get(owner, bytes).map_err(|error| status(&error))?;
+    poll(shared, (handle, &held), POLL_MAX).await
+}
+
+async fn poll(shared: &FlightShared, (handle, held): (Handle, &Arc<Held>), patience: Duration) -> Result<PollInfo> {
+    let running = match &*held.stage() {
+        Progress::Running(running) => Some(Arc::clone(running)),
+        Progress::Bound(..) | Progress::Reading(_) => None,
+        Progress::Gone => return Err(status(&SqlError::canceled("user request"))),
+    };
+    let settled = match &running {
+        Some(running) => match running.settled(patience).await {
+            Stage::Failed(error) => return Err(ended(running.ctx(), &error)),
+            Stage::Ready => true,
+            Stage::Running => false,
+        },
+        None => true,
+    };
+    let descriptor = poll_of(handle);
+    let info = described(&held.columns, descriptor.clone(), Some(handle), settled).map_err(|error| status(&error))?;
+    let mut answer = PollInfo { info: Some(info), expiration_time: Some(Default::default()), ..PollInfo::default() };
+    let expires_at = chrono::Utc::now() + shared.results.kept();
+    if let Some(time) = &mut answer.expiration_time {
+        time.seconds = expires_at.timestamp();
+    }
+    if !settled {
+        answer.flight_descriptor = Some(descriptor);
+    }
+    Ok(answer)
+}
+
+/// Answers `DoGet` for a ticket of ours.
+///
+/// # Errors
+/// NOT_FOUND for a ticket that is not of this caller, FAILED_PRECONDITION for one whose
+/// rows are read already.
+pub(super) fn turn_in(shared: &Arc<FlightShared>, caller: Caller, bytes: &[u8]) -> Result<Answer> {
+    let owner = caller.owner.clone();
+    let (handle, held) = shared.results.get(&owner, bytes).map_err(|error| status(&error))?;
+    let mut stage = held.stage();
+    let running = match std::mem::replace(&mut *stage, Progress::Gone) {
+        Progress::Bound(source, values) => {
+            let (again, kept) = ((source.clone(), values.clone()), (source, values));
+            match start(shared, again, Some(Arc::clone(&held.columns))) {
+                Ok(start) => Arc::new(Running::start(caller, start)),
+                Err(error) => {
+                    *stage = Progress::Bound(kept.0, kept.1);
+                    return Err(status(&error));
+                }
+            }
+        }
+        Progress::Running(running) => running,
+        Progress::Reading(ctx) => {
+            *stage = Progress::Reading(ctx);
+            return Err(read_already());
+        }
+        Progress::Gone => return Err(read_already()),
+    };
+    *stage = Progress::Reading(running.ctx().clone());
+    drop(stage);
+    let rows = running.take().ok_or_else(read_already)?;
+    let columns = Arc::new(told(&held.columns));
+    Ok(answer(rows, columns, Turned { shared: Arc::clone(shared), owner, handle, _held: held }))
+}
+
+fn read_already() -> tonic::Status {
+    status(&SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "the rows of this ticket are read already"))
+}
+
+/// Runs a statement whose rows the same call answers with.
+///
+/// # Errors
+/// 53000 if too many run.
+pub(super) fn stream(
+    shared: &FlightShared,
+    caller: Caller,
+    (source, values, columns): (Source, Vec<ScalarValue>, SchemaRef),
+) -> Result<Answer> {
+    let start = start(shared, (source, values), Some(Arc::clone(&columns))).map_err(|error| status(&error))?;
+    let running = Running::start(caller, start);
+    let rows = running.take().ok_or_else(read_already)?;
+    Ok(answer(rows, Arc::new(told(&columns)), running))
+}
+
+/// Ends a statement. Returns whether it is over, or only told to end.
+///
+/// # Errors
+/// NOT_FOUND for a result that is not of this caller, or whose rows were all read.
+pub(super) async fn cancel(shared: &FlightShared, owner: &Owner, bytes: &[u8]) -> Result<bool> {
+    let (_, held) = shared.results.get(owner, bytes).map_err(|error| status(&error))?;
+    let stage = std::mem::replace(&mut *held.stage(), Progress::Gone);
+    let over = match stage {
+        Progress::Bound(..) | Progress::Gone => true,
+        Progress::Running(running) => running.cancel(CANCEL_MAX).await,
+        Progress::Reading(ctx) => {
+            // The reader is told by the stream.
+            ctx.cancel(CancelReason::User);
+            true
+        }
+    };
+    drop(shared.results.remove(owner, bytes));
+    Ok(over)
+}
