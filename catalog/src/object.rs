@@ -188,6 +188,15 @@ pub enum ObjectChange {
         /// The table.
         id: TableId,
     },
+    /// Sets or removes a comment on a part of a table, on a namespace or a database.
+    Comment {
+        /// The table's id, or the object's text.
+        object: String,
+        /// The part; empty for the object itself.
+        part: String,
+        /// The comment.
+        comment: Option<String>,
+    },
     /// Adds a secret.
     CreateSecret(SecretRecord),
     /// Removes a secret and the grants on it.

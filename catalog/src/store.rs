@@ -8,6 +8,7 @@ mod attempt;
 mod bindings;
 mod children;
 mod claims;
+mod comments;
 mod control;
 mod draft;
 mod events;

@@ -51,6 +51,7 @@ pub mod ingest;
 pub(crate) mod jobs;
 pub(crate) mod listing;
 pub(crate) mod materialized;
+pub(crate) mod merge;
 pub mod python;
 pub(crate) mod query;
 pub mod refresh;
@@ -62,6 +63,8 @@ pub(crate) mod secrets;
 pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod tables;
+mod temp;
+mod turns;
 pub(crate) mod users;
 pub(crate) mod versions;
 pub(crate) mod views;
@@ -168,6 +171,7 @@ pub(in crate::exec) struct Inner {
     runtime: QueryRuntime,
     state: SessionState,
     static_tables: StaticTables,
+    turns: turns::Turns,
 }
 
 impl fmt::Debug for Engine {
@@ -185,7 +189,7 @@ impl Engine {
         let runtime = QueryRuntime::start(parts.query.threads)?;
         let state = functions::base_state(&parts.query)?;
         let static_tables = StaticTables::load()?;
-        let inner = Arc::new(Inner { parts, runtime, state, static_tables });
+        let inner = Arc::new(Inner { parts, runtime, state, static_tables, turns: turns::Turns::default() });
         inner.parts.jobs.attach(Arc::new(materialized::refresh::Refresher(Arc::downgrade(&inner))));
         Ok(Self { inner })
     }
@@ -351,6 +355,7 @@ impl Engine {
             Plan::Insert(insert) => Box::pin(dml::insert(self, session, insert, parameters, ctx)).await,
             Plan::Update(update) => Box::pin(dml::update(self, session, update, parameters, ctx)).await,
             Plan::Delete(delete) => Box::pin(dml::delete(self, session, delete, parameters, ctx)).await,
+            Plan::Merge(merge) => Box::pin(merge::merge(self, session, merge, parameters, ctx)).await,
             Plan::Copy(copy) => Box::pin(copy::copy_to(self, session, copy, parameters, ctx)).await,
             Plan::Ingest(_) => Err(SqlError::internal("an ingest was executed without its rows")),
             Plan::Truncate(truncate) => Box::pin(dml::truncate(self, session, truncate, ctx)).await,
@@ -358,10 +363,15 @@ impl Engine {
             Plan::CreateTableAs(create) => Box::pin(tables::create_as(self, session, create, parameters, ctx)).await,
             Plan::DropTable(drop) => Box::pin(tables::drop(self, session, drop)).await,
             Plan::AlterTable(alter) => Box::pin(alter::alter(self, session, alter)).await,
+            Plan::RenameView(rename) => Box::pin(views::rename(self, session, rename)).await,
             Plan::CreateView(create) => Box::pin(views::create(self, session, create)).await,
             Plan::DropView(drop) => Box::pin(views::drop(self, session, drop)).await,
             Plan::Materialized(plan) => Box::pin(materialized::run(self, session, plan, ctx)).await,
             Plan::Database(database) => Box::pin(databases::run(self, session, database)).await,
+            Plan::Comment(comment) => {
+                self.catalog().apply(vec![comment.change.clone()]).await?;
+                Ok(Outcome::Done("COMMENT".to_owned()))
+            }
             Plan::Grant(grant) => Box::pin(grants::run(self, session, grant)).await,
             Plan::User(user) => Box::pin(users::run(self, session, user)).await,
             Plan::ApiKey(key) => Box::pin(api_keys::run(self, session, key)).await,
@@ -462,6 +472,7 @@ pub(crate) fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::Insert(_) => Some("INSERT"),
         Plan::Update(_) => Some("UPDATE"),
         Plan::Delete(_) => Some("DELETE"),
+        Plan::Merge(plan) => Some(plan.command.word()),
         Plan::Copy(copy) => matches!(**copy, CopyPlan::From { .. }).then_some("COPY FROM"),
         Plan::Ingest(_) => Some("INSERT"),
         Plan::Truncate(_) => Some("TRUNCATE TABLE"),
@@ -469,10 +480,12 @@ pub(crate) fn writes(plan: &Plan) -> Option<&'static str> {
         Plan::CreateTableAs(_) => Some("CREATE TABLE AS"),
         Plan::DropTable(_) => Some("DROP TABLE"),
         Plan::AlterTable(_) => Some("ALTER TABLE"),
+        Plan::RenameView(plan) => Some(plan.tag),
         Plan::CreateView(_) => Some("CREATE VIEW"),
         Plan::DropView(_) => Some("DROP VIEW"),
         Plan::Materialized(plan) => plan.writes(),
         Plan::Database(plan) => plan.writes(),
+        Plan::Comment(_) => Some("COMMENT"),
         Plan::Grant(plan) => plan.writes(),
         Plan::User(plan) => plan.writes(),
         Plan::Function(plan) => plan.writes(),

@@ -15,8 +15,10 @@ use crate::error::SqlError;
 use crate::sql::caller::Snapshot;
 
 pub mod settings;
+pub mod temp;
 
 pub use settings::Settings;
+pub use temp::TempTables;
 
 /// Where a session stands between BEGIN and COMMIT (the byte of
 /// ReadyForQuery: `I`, `T`, `E`).
@@ -120,6 +122,8 @@ pub struct Session {
     pub origin: Option<String>,
     /// What binding made of this session and uses again.
     pub(crate) snapshot: Snapshot,
+    /// The temporary tables.
+    pub(crate) temp: Arc<TempTables>,
     notices: mpsc::UnboundedSender<Notice>,
 }
 
@@ -140,6 +144,7 @@ impl Session {
             idempotency_key: None,
             origin: None,
             snapshot: Snapshot::default(),
+            temp: Arc::default(),
             notices,
         };
         (session, receiver)

@@ -25,6 +25,7 @@ pub mod durable;
 pub mod freshness;
 pub mod index;
 pub mod nested;
+mod newest;
 pub mod provider;
 pub mod scan;
 pub mod search;
@@ -148,12 +149,19 @@ fn is_transient_io(error: &std::io::Error) -> bool {
     )
 }
 
+/// A table that was opened, and how its folder of versions looked then.
+#[derive(Debug, Clone)]
+struct Handle {
+    dataset: Arc<Dataset>,
+    seen: Option<newest::Seen>,
+}
+
 /// Opens the tables below one data root and shares caches between them.
 #[derive(Debug, Clone)]
 pub struct Store {
     root: Arc<str>,
     session: Arc<Session>,
-    handles: Arc<Mutex<HashMap<String, Arc<Dataset>>>>,
+    handles: Arc<Mutex<HashMap<String, Handle>>>,
     commits: Counter,
 }
 
@@ -212,20 +220,26 @@ impl Store {
 
     /// Opens the newest version of a table.
     ///
-    /// A handle is kept per location. It is reused after two cheap looks: the
-    /// manifest that it was read from is still the same object (a table may
-    /// have been dropped and made again), and no later version exists.
+    /// A handle is kept per location. In a folder it is reused as long as nothing was
+    /// added to or removed from the folder of versions, which one look tells (see
+    /// [`newest`]). Elsewhere, or when that has changed, the manifest that it was read
+    /// from must still be the same object, because a table may have been dropped and
+    /// made again, and a later version is looked for.
     ///
     /// # Errors
     /// [`StorageError::NotFound`], or what Lance reports.
     pub async fn open(&self, location: &str) -> Result<Arc<Dataset>, StorageError> {
         let uri = self.uri(location);
         let cached = self.handles().get(&uri).cloned();
+        // Looked at before the table is, so that what changes meanwhile shows next time.
+        let seen = newest::look(&uri);
         let dataset = match cached {
-            Some(dataset) if same_generation(&dataset).await => refreshed(dataset).await?,
+            Some(Handle { dataset, seen: then }) if then.is_some() && then == seen => return Ok(dataset),
+            Some(Handle { dataset, .. }) if same_generation(&dataset).await => refreshed(dataset, seen).await?,
             _ => Arc::new(self.load(&uri, location).await?),
         };
-        self.handles().insert(uri, Arc::clone(&dataset));
+        let seen = seen.filter(newest::Seen::is_settled);
+        self.handles().insert(uri, Handle { dataset: Arc::clone(&dataset), seen });
         Ok(dataset)
     }
 
@@ -247,7 +261,7 @@ impl Store {
         })
     }
 
-    fn handles(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Dataset>>> {
+    fn handles(&self) -> std::sync::MutexGuard<'_, HashMap<String, Handle>> {
         self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -258,18 +272,21 @@ async fn same_generation(dataset: &Dataset) -> bool {
     let Ok(store) = dataset.object_store(None).await else { return false };
     match store.inner.head(&location.path).await {
         Ok(found) => match (&location.e_tag, &found.e_tag) {
-            (Some(read), Some(now)) => read == now,
+            // Lance writes the tag of a file without the quotes that its object store has.
+            (Some(read), Some(now)) => read.trim_matches('"') == now.trim_matches('"'),
             _ => location.size.is_none_or(|size| size == found.size),
         },
         Err(_) => false,
     }
 }
 
-async fn refreshed(dataset: Arc<Dataset>) -> Result<Arc<Dataset>, StorageError> {
-    if !dataset.has_successor_version().await? {
+/// Returns the handle at the newest version. Where there is a folder to look into, it
+/// is: the next version may have been cleaned up already.
+async fn refreshed(dataset: Arc<Dataset>, seen: Option<newest::Seen>) -> Result<Arc<Dataset>, StorageError> {
+    if seen.is_none() && !dataset.has_successor_version().await? {
         return Ok(dataset);
     }
     let mut newer = dataset.as_ref().clone();
     newer.checkout_latest().await?;
-    Ok(Arc::new(newer))
+    Ok(if newer.version_id() == dataset.version_id() { dataset } else { Arc::new(newer) })
 }

@@ -13,6 +13,7 @@ mod function;
 mod grant;
 mod index;
 mod job;
+mod merge;
 mod query;
 mod refresh;
 mod secret;
@@ -34,7 +35,7 @@ pub use database::{
     AlterSchema, AttachDatabase, CreateDatabase, CreateSchema, CreateStorageIntegration, DropBehavior, DropDatabase,
     DropSchema, DropStorageIntegration, Property,
 };
-pub use dml::{Delete, Insert, Merge, Truncate, Update};
+pub use dml::{Delete, Insert, Truncate, Update};
 pub use expr::{Position, SourceExpr};
 pub use function::{AlterFunction, CreateFunction, DropFunction, FunctionBody, FunctionDefinition, FunctionParameter};
 pub use grant::{
@@ -45,6 +46,7 @@ pub use job::{
     CancelJob, DescribeJob, JobFormat, JobScope, PauseJob, ResumeJob, ShowErrors, ShowGpuClasses, ShowJobEvents,
     ShowJobSplits, ShowJobs, WaitJob,
 };
+pub use merge::{Matching, Merge, MergeAction, MergeClause};
 pub use query::{Explain, ExplainFormat, ExplainOptions, Query};
 pub use refresh::{ExplainJob, ExplainRefresh, RefreshColumn, RefreshMaterializedView, Wait};
 pub use secret::{AlterSecret, CreateApiKey, CreateSecret, DropApiKey, DropSecret, SecretValue, ShowApiKeys};

@@ -6,6 +6,7 @@ mod drop;
 mod function;
 mod grant;
 mod job;
+mod merge;
 mod options;
 mod query;
 mod refresh;

@@ -235,8 +235,19 @@ fn rows() {
     same("delete", &["DELETE FROM t USING u WHERE t.id = u.id"]);
     same(
         "merge",
-        &["MERGE INTO t AS a USING u AS b ON ((a.id = b.id)) WHEN MATCHED THEN UPDATE SET x = b.x \
-         WHEN NOT MATCHED THEN INSERT (id) VALUES (b.id)"],
+        &[
+            "MERGE INTO t AS a USING u AS b ON (a.id = b.id) WHEN MATCHED AND b.x > 1 THEN UPDATE SET x = b.x \
+             WHEN NOT MATCHED THEN INSERT (id) VALUES (b.id)",
+            "MERGE INTO s.t USING (SELECT 1 AS id) AS b ON t.id = b.id WHEN MATCHED THEN DO NOTHING \
+             WHEN NOT MATCHED BY SOURCE THEN DELETE WHEN NOT MATCHED THEN INSERT DEFAULT VALUES",
+        ],
+    );
+    check(
+        "merge",
+        &[(
+            "merge into only t using u on true when not matched by target then insert values (1, default)",
+            "MERGE INTO t USING u ON true WHEN NOT MATCHED THEN INSERT VALUES (1, default)",
+        )],
     );
     same("truncate", &["TRUNCATE a, b"]);
     check(

@@ -7,7 +7,9 @@
 mod auto_refresh;
 mod auto_views;
 mod bad_input;
+mod cascade;
 mod cli;
+mod comments;
 mod computed;
 #[cfg(feature = "failpoints")]
 mod conflicts;
@@ -31,9 +33,11 @@ mod indexes;
 mod interop;
 mod jobs;
 #[cfg(feature = "failpoints")]
+mod json;
 mod kills;
 mod lifecycle;
 mod materialized;
+mod merge;
 mod nested;
 mod openapi;
 mod privileges;
@@ -47,6 +51,7 @@ mod searching;
 mod secrets;
 mod stale;
 mod surface;
+mod temporary;
 mod tidy;
 mod watching;
 mod wire;

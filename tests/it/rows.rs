@@ -50,3 +50,8 @@ pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     }
     text
 }
+
+/// Runs a change and returns how many rows its tag counts.
+pub(crate) async fn affected(client: &Client, sql: &str) -> u64 {
+    client.execute(sql, &[]).await.unwrap_or_else(|error| panic!("{sql}: {}", describe(&error)))
+}

@@ -37,6 +37,7 @@ const MIGRATIONS: &[(i64, &[&str])] = &[
     (6, super::metering::TABLES),
     (7, super::api_keys::TABLES),
     (8, super::children::COLUMNS),
+    (9, super::comments::TABLES),
 ];
 
 const FIRST: &[&str] = &[

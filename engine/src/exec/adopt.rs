@@ -35,6 +35,7 @@ impl Engine {
         if self.catalog().database(DEFAULT_DATABASE).await?.is_none() {
             found(self, first_user).await?;
         }
+        self.sweep_temporary().await?;
         for database in self.catalog().databases().await? {
             sweep(self, &database).await?;
             all(self, &database.name).await?;

@@ -30,7 +30,7 @@ use crate::storage::{StorageError, durable};
 /// The key of a field's metadata that names what its values are.
 const EXTENSION: &str = "ARROW:extension:name";
 /// How often a change is computed anew before it gives up.
-const ATTEMPTS_MAX: u32 = 10;
+pub(super) const ATTEMPTS_MAX: u32 = 10;
 
 /// Runs INSERT: one append, however many rows.
 pub(super) async fn insert(
@@ -198,7 +198,7 @@ pub(super) async fn truncate(
     Ok(Outcome::Done("TRUNCATE TABLE".to_owned()))
 }
 
-async fn delete_all(engine: &Engine, table: &BoundTable) -> Result<rewrite_rows::Changed> {
+pub(super) async fn delete_all(engine: &Engine, table: &BoundTable) -> Result<rewrite_rows::Changed> {
     let mut dataset = Arc::clone(&table.dataset);
     for attempt in 1..=ATTEMPTS_MAX {
         let pinned = Arc::clone(&dataset);
@@ -214,7 +214,7 @@ async fn delete_all(engine: &Engine, table: &BoundTable) -> Result<rewrite_rows:
     Err(gave_up())
 }
 
-async fn again(
+pub(super) async fn again(
     engine: &Engine,
     table: &BoundTable,
     rebind: &crate::sql::plan::dml::Rebind,
@@ -228,15 +228,15 @@ async fn again(
     Ok((version_of(&bound)?, bound))
 }
 
-fn version_of(bound: &QueryPlan) -> Result<Arc<Dataset>> {
+pub(super) fn version_of(bound: &QueryPlan) -> Result<Arc<Dataset>> {
     bound.target.clone().ok_or_else(|| SqlError::internal("a change was bound without its table"))
 }
 
-fn lost_race(error: &SqlError) -> bool {
+pub(super) fn lost_race(error: &SqlError) -> bool {
     error.code == SqlState::SERIALIZATION_FAILURE
 }
 
-fn gave_up() -> SqlError {
+pub(super) fn gave_up() -> SqlError {
     SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         .hint("Run the statement again.")
 }

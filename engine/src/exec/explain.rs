@@ -73,6 +73,7 @@ fn query_of(plan: &Plan) -> Option<&QueryPlan> {
         Plan::Insert(insert) => Some(&insert.source),
         Plan::Update(update) => Some(&update.rows),
         Plan::Delete(delete) => delete.rows.as_ref().map(|(rows, _)| rows),
+        Plan::Merge(merge) => Some(&merge.rows),
         Plan::CreateTableAs(create) => Some(&create.source),
         _ => None,
     }

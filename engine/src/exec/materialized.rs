@@ -40,7 +40,7 @@ pub(super) async fn run(
     match plan {
         MaterializedPlan::Create(plan) => Box::pin(create(engine, session, plan, ctx)).await,
         MaterializedPlan::Alter { view, options } => alter(engine, session, view.as_ref(), options).await,
-        MaterializedPlan::Drop { views, missing } => drop(engine, session, views, missing).await,
+        MaterializedPlan::Drop { views, missing, cascaded } => drop(engine, session, (views, cascaded), missing).await,
         MaterializedPlan::Describe { view, .. } => {
             let registry = reads_registry(engine, &session.principal).await?;
             let row = materialized_views::row(engine, view.clone(), registry).await?;
@@ -121,15 +121,17 @@ fn warn_of_options(engine: &Engine, session: &Session, view: &str, options: &Vie
 }
 
 /// Removes views: jobs are cancelled, names taken away, files deleted.
-async fn drop(engine: &Engine, session: &mut Session, views: &[Table], missing: &[String]) -> Result<Outcome> {
+async fn drop(
+    engine: &Engine,
+    session: &mut Session,
+    (views, cascaded): (&[Table], &[Table]),
+    missing: &[String],
+) -> Result<Outcome> {
     for name in missing {
         let message = format!("materialized view \"{name}\" does not exist, skipping");
         session.notify(NoticeSeverity::Notice, SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
-    tables::drop_tables(engine, session.principal.user.as_str(), views).await?;
-    for view in views {
-        block::dropped(session, &view.name);
-    }
+    tables::drop_with(engine, session, views, cascaded).await?;
     Ok(Outcome::Done("DROP MATERIALIZED VIEW".to_owned()))
 }
 

@@ -138,7 +138,7 @@ pub(super) async fn delete_all(dataset: Arc<Dataset>) -> Result<Changed> {
     Ok(Changed { rows, version })
 }
 
-async fn commit(dataset: Arc<Dataset>, operation: Operation, addresses: RoaringTreemap) -> Result<u64> {
+pub(super) async fn commit(dataset: Arc<Dataset>, operation: Operation, addresses: RoaringTreemap) -> Result<u64> {
     let transaction = Transaction::new(dataset.version_id(), operation, None);
     let mut builder = CommitBuilder::new(Arc::clone(&dataset));
     if !addresses.is_empty() {
@@ -160,7 +160,7 @@ fn conflict(error: lance::Error) -> StorageError {
     }
 }
 
-async fn write_fragments(dataset: &Arc<Dataset>, rows: SendableRecordBatchStream) -> Result<Vec<Fragment>> {
+pub(super) async fn write_fragments(dataset: &Arc<Dataset>, rows: SendableRecordBatchStream) -> Result<Vec<Fragment>> {
     let params = WriteParams { mode: WriteMode::Append, ..WriteParams::default() };
     let written = InsertBuilder::new(Arc::clone(dataset)).with_params(&params).execute_uncommitted_stream(rows).await;
     match written.map_err(StorageError::from)?.operation {
@@ -210,7 +210,7 @@ fn pick(batch: &RecordBatch, picked: &Mutex<Picked>) -> Result<BooleanArray> {
 ///
 /// # Errors
 /// 23502 for a NULL in a column that takes none, 428C9.
-fn stored(batch: &RecordBatch, table: &str, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(super) fn stored(batch: &RecordBatch, table: &str, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = schema.fields().iter().enumerate().map(|(index, field)| {
         let given = column(batch, field.name())?;
         match batch.column_by_name(&stored_name(index)) {
@@ -224,18 +224,18 @@ fn stored(batch: &RecordBatch, table: &str, schema: &SchemaRef) -> Result<Record
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
+pub(super) fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
     batch.column_by_name(name).ok_or_else(|| SqlError::internal(format!("the rows of a change lack {name}")))
 }
 
-fn unsigned(column: &ArrayRef) -> Result<Vec<u64>> {
+pub(super) fn unsigned(column: &ArrayRef) -> Result<Vec<u64>> {
     let numbers = column
         .as_primitive_opt::<Int64Type>()
         .ok_or_else(|| SqlError::internal(format!("row numbers came as {}", column.data_type())))?;
     Ok(numbers.values().iter().map(|number| number.cast_unsigned()).collect())
 }
 
-fn keep_ids(fragments: &mut [Fragment], ids: &[u64]) -> Result<()> {
+pub(super) fn keep_ids(fragments: &mut [Fragment], ids: &[u64]) -> Result<()> {
     let sizes: Vec<u64> = fragments.iter().map(|fragment| fragment.physical_rows.unwrap_or(0) as u64).collect();
     let sequences = rechunk_sequences([RowIdSequence::from(ids)], sizes, false).map_err(StorageError::from)?;
     for (fragment, sequence) in fragments.iter_mut().zip(sequences) {
@@ -244,12 +244,13 @@ fn keep_ids(fragments: &mut [Fragment], ids: &[u64]) -> Result<()> {
     Ok(())
 }
 
-struct Gone {
-    updated: Vec<Fragment>,
-    removed: Vec<u64>,
+/// The fragments that lose rows.
+pub(super) struct Gone {
+    pub(super) updated: Vec<Fragment>,
+    pub(super) removed: Vec<u64>,
 }
 
-async fn deletions(dataset: &Dataset, addresses: &RoaringTreemap) -> Result<Gone> {
+pub(super) async fn deletions(dataset: &Dataset, addresses: &RoaringTreemap) -> Result<Gone> {
     let by_fragment: BTreeMap<u32, _> = addresses.bitmaps().collect();
     let mut gone = Gone { updated: Vec::new(), removed: Vec::new() };
     for fragment in dataset.get_fragments() {
@@ -264,7 +265,7 @@ async fn deletions(dataset: &Dataset, addresses: &RoaringTreemap) -> Result<Gone
 }
 
 /// Indexes over columns that do not change go on covering the moved rows.
-fn field_ids(dataset: &Dataset, columns: &[String]) -> Vec<u32> {
+pub(super) fn field_ids(dataset: &Dataset, columns: &[String]) -> Vec<u32> {
     fn collect(field: &LanceField, ids: &mut Vec<u32>) {
         ids.extend(u32::try_from(field.id).ok());
         field.children.iter().for_each(|child| collect(child, ids));

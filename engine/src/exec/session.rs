@@ -10,14 +10,14 @@ use lancegate_catalog::TableName;
 use lancegate_sql::ast::{Begin, Discard, Reset, Set, SetScope, Show, Statement, TransactionModes};
 
 use crate::error::{Result, SqlError};
-use crate::exec::{Engine, Outcome};
+use crate::exec::{Engine, Outcome, temp};
 use crate::session::{JOBS_CHANNEL, NoticeSeverity, Session, TransactionStatus};
 use crate::sql::plan::SessionPlan;
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
 
 /// Runs one statement about the session.
-pub(super) async fn run(_engine: &Engine, session: &mut Session, plan: &SessionPlan) -> Result<Outcome> {
+pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &SessionPlan) -> Result<Outcome> {
     let statement = &plan.statement;
     match statement {
         Statement::Set(set) => apply_set(session, set)?,
@@ -26,10 +26,15 @@ pub(super) async fn run(_engine: &Engine, session: &mut Session, plan: &SessionP
         Statement::Reset(Reset::Setting(name)) => {
             session.settings.reset(name)?;
         }
-        Statement::Discard(discard) => apply_discard(session, *discard)?,
+        Statement::Discard(discard) => {
+            apply_discard(session, *discard)?;
+            if matches!(discard, Discard::All | Discard::Temp) {
+                temp::discard(engine, session).await;
+            }
+        }
         Statement::Begin(begin) => apply_begin(session, begin)?,
-        Statement::Commit(commit) => return end(session, true, commit.chain),
-        Statement::Rollback(rollback) => return end(session, false, rollback.chain),
+        Statement::Commit(commit) => return end(engine, session, true, commit.chain).await,
+        Statement::Rollback(rollback) => return end(engine, session, false, rollback.chain).await,
         Statement::Savepoint(savepoint) => {
             ensure_block(session, "SAVEPOINT")?;
             session.savepoints.push(savepoint.name.as_str().to_owned());
@@ -82,7 +87,11 @@ fn listen(session: &mut Session, listens: bool) {
 
 /// Remembers that a block has changed a table, for the warning of ROLLBACK.
 pub(crate) fn wrote(session: &mut Session, table: &BoundTable) {
-    remember(session, &table.record.name);
+    let made_here = || session.temp.all().iter().any(|temp| temp.is_new && temp.record.id == table.record.id);
+    // What the block has made itself goes with it.
+    if !made_here() {
+        remember(session, &table.record.name);
+    }
 }
 
 /// Remembers that a block has created something.
@@ -193,7 +202,7 @@ fn apply_modes(session: &mut Session, modes: &TransactionModes, default: bool) -
 }
 
 /// Ends the block. COMMIT of a failed one is a ROLLBACK, and says so in its tag.
-fn end(session: &mut Session, commit: bool, chain: bool) -> Result<Outcome> {
+async fn end(engine: &Engine, session: &mut Session, commit: bool, chain: bool) -> Result<Outcome> {
     let status = session.transaction;
     if status == TransactionStatus::Idle {
         if chain {
@@ -212,6 +221,7 @@ fn end(session: &mut Session, commit: bool, chain: bool) -> Result<Outcome> {
         session.settings.roll_back_block();
         warn_of_writes(session);
     }
+    temp::end_transaction(engine, session, committed).await?;
     session.channels.end_block(committed);
     session.savepoints.clear();
     session.written.clear();

@@ -21,9 +21,11 @@ use lancegate_catalog::{CancelOutcome, Job, JobId, ObjectChange, Table, TableId,
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Result, SqlError};
-use crate::exec::{Engine, Outcome, adopt, dml, query, session};
+use crate::exec::{Engine, Outcome, adopt, dml, query, session, temp};
 use crate::refresh::expression;
+use crate::session::temp::is_temporary;
 use crate::session::{NoticeSeverity, Session, StatementContext};
+use crate::sql::plan::dependents::described;
 use crate::sql::plan::{CreateTableAsPlan, CreateTablePlan, DropTablePlan};
 use crate::sql::resolve::{BoundTable, no_database, object_of, schema_of};
 use crate::sqlstate::SqlState;
@@ -32,6 +34,15 @@ use crate::storage::{StorageError, durable, provider};
 
 /// Runs CREATE TABLE.
 pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &CreateTablePlan) -> Result<Outcome> {
+    if let Some(on_commit) = plan.temporary {
+        if !temp::exists(session, &plan.name.name, plan.if_not_exists)? {
+            let location = temp::location();
+            write_empty(engine, &location, &plan.schema).await?;
+            let record = record(&plan.name, location, &session.principal);
+            temp::name_it(engine, session, record, on_commit).await?;
+        }
+        return Ok(Outcome::Done("CREATE TABLE".to_owned()));
+    }
     if exists(engine, session, &plan.name, plan.if_not_exists).await? {
         return Ok(Outcome::Done("CREATE TABLE".to_owned()));
     }
@@ -57,10 +68,17 @@ pub(super) async fn create_as(
     parameters: Vec<ScalarValue>,
     ctx: &StatementContext,
 ) -> Result<Outcome> {
-    if exists(engine, session, &plan.name, plan.if_not_exists).await? {
+    let taken = match plan.temporary {
+        Some(_) => temp::exists(session, &plan.name.name, plan.if_not_exists)?,
+        None => exists(engine, session, &plan.name, plan.if_not_exists).await?,
+    };
+    if taken {
         return Ok(Outcome::Done("CREATE TABLE AS".to_owned()));
     }
-    let location = free_location(engine, &plan.name).await?;
+    let location = match plan.temporary {
+        Some(_) => temp::location(),
+        None => free_location(engine, &plan.name).await?,
+    };
     let dataset = write_empty(engine, &location, &plan.schema).await?;
     durable::sync_commit(&dataset, None).await?;
     let record = record(&plan.name, location.clone(), &session.principal);
@@ -78,6 +96,10 @@ pub(super) async fn create_as(
     } else {
         "CREATE TABLE AS".to_owned()
     };
+    if let Some(on_commit) = plan.temporary {
+        temp::name_it(engine, session, table.record, on_commit).await?;
+        return Ok(Outcome::Done(tag));
+    }
     name_it(engine, &session.principal, plan.name.clone(), location).await?;
     session::created(session, &plan.name);
     Ok(Outcome::Done(tag))
@@ -123,11 +145,45 @@ pub(super) async fn drop(engine: &Engine, session: &mut Session, plan: &DropTabl
         let message = format!("table \"{name}\" does not exist, skipping");
         session.notify(NoticeSeverity::Notice, SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
-    drop_tables(engine, session.principal.user.as_str(), &plan.tables).await?;
-    for table in &plan.tables {
-        session::dropped(session, &table.name);
-    }
+    let (temporary, lasting): (Vec<&Table>, Vec<&Table>) =
+        plan.tables.iter().partition(|table| is_temporary(&table.name.namespace));
+    let lasting: Vec<Table> = lasting.into_iter().cloned().collect();
+    drop_with(engine, session, &lasting, &plan.cascaded).await?;
+    temp::drop(engine, session, &temporary).await;
     Ok(Outcome::Done("DROP TABLE".to_owned()))
+}
+
+/// Removes relations, and what goes with them.
+///
+/// # Errors
+/// As [`drop_tables`].
+pub(super) async fn drop_with(
+    engine: &Engine,
+    session: &mut Session,
+    named: &[Table],
+    cascaded: &[Table],
+) -> Result<()> {
+    let all: Vec<Table> = named.iter().chain(cascaded).cloned().collect();
+    drop_tables(engine, session.principal.user.as_str(), &all).await?;
+    notify_cascade(session, cascaded);
+    for relation in &all {
+        session::dropped(session, &relation.name);
+    }
+    Ok(())
+}
+
+/// Says what went with what was named, as PostgreSQL does.
+fn notify_cascade(session: &Session, cascaded: &[Table]) {
+    let notice = match cascaded {
+        [] => return,
+        [only] => SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("drop cascades to {}", described(only))),
+        all => {
+            let lines: Vec<String> = all.iter().map(|view| format!("drop cascades to {}", described(view))).collect();
+            let message = format!("drop cascades to {} other objects", all.len());
+            SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message).detail(lines.join("\n"))
+        }
+    };
+    session.notify(NoticeSeverity::Notice, notice);
 }
 
 /// Removes tables: jobs are cancelled, names taken away, files deleted.
@@ -135,21 +191,23 @@ pub(super) async fn drop(engine: &Engine, session: &mut Session, plan: &DropTabl
 /// # Errors
 /// If the names cannot be removed; files that stay are removed at the next start.
 pub(super) async fn drop_tables(engine: &Engine, by: &str, tables: &[Table]) -> Result<()> {
-    for table in tables {
+    let ids = tables.iter().map(|table| table.id).collect();
+    // A view has no files.
+    let tables: Vec<Table> = tables.iter().filter(|table| !table.location.is_empty()).cloned().collect();
+    for table in &tables {
         adopt::mark_dropped(engine, &table.location).await;
     }
-    let ids = tables.iter().map(|table| table.id).collect();
     let jobs = engine.catalog().drop_tables(ids, by, Utc::now()).await?;
     // An attempt that goes on to write would make the folder anew.
     let running: Vec<JobId> =
         jobs.into_iter().filter(|(_, outcome)| *outcome == CancelOutcome::Requested).map(|(id, _)| id).collect();
     let ended = futures::future::join_all(running.iter().map(|id| engine.jobs().wait_shortly(*id))).await;
-    for table in tables {
+    for table in &tables {
         remove(engine, &table.location).await;
     }
     let late: Vec<JobId> = running.into_iter().zip(ended).filter(|(_, ended)| !ended).map(|(id, _)| id).collect();
     if !late.is_empty() {
-        mark_leavings(engine, tables.to_vec(), late);
+        mark_leavings(engine, tables, late);
     }
     Ok(())
 }

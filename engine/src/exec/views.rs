@@ -6,7 +6,7 @@ use lancegate_catalog::{ObjectChange, Table, TableChange, TableId, TableKind};
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome, session, tables};
 use crate::session::{NoticeSeverity, Session};
-use crate::sql::plan::{CreateViewPlan, DropViewPlan};
+use crate::sql::plan::{CreateViewPlan, DropViewPlan, RenameViewPlan};
 use crate::sql::resolve::object_of;
 use crate::sqlstate::SqlState;
 
@@ -40,16 +40,21 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
     done()
 }
 
+/// Runs ALTER VIEW … RENAME.
+pub(super) async fn rename(engine: &Engine, session: &mut Session, plan: &RenameViewPlan) -> Result<Outcome> {
+    if let (Some(view), Some(to)) = (&plan.view, &plan.to) {
+        engine.catalog().apply(vec![ObjectChange::RenameTable { id: view.id, to: to.clone() }]).await?;
+        session::changed(session, &view.name.name);
+    }
+    Ok(Outcome::Done(plan.tag.to_owned()))
+}
+
 /// Runs DROP VIEW.
 pub(super) async fn drop(engine: &Engine, session: &mut Session, plan: &DropViewPlan) -> Result<Outcome> {
     for name in &plan.missing {
         let message = format!("view \"{name}\" does not exist, skipping");
         session.notify(NoticeSeverity::Notice, SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
-    let changes = plan.views.iter().map(|view| ObjectChange::DropTable { id: view.id }).collect();
-    engine.catalog().apply(changes).await?;
-    for view in &plan.views {
-        session::dropped(session, &view.name);
-    }
+    tables::drop_with(engine, session, &plan.views, &plan.cascaded).await?;
     Ok(Outcome::Done("DROP VIEW".to_owned()))
 }

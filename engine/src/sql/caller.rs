@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use datafusion::execution::SessionState;
 use lancegate_auth::Principal;
 
-use crate::session::{Session, Settings};
+use crate::session::{Session, Settings, TempTables};
 use crate::sql::functions;
 use crate::sql::state::PlannerState;
 
@@ -20,6 +20,8 @@ pub struct Caller {
     pub database: String,
     /// The parameters, among them search path and time zone.
     pub settings: Settings,
+    /// The temporary tables that it finds.
+    pub(crate) temp: Arc<TempTables>,
     state: OnceLock<Arc<PlannerState>>,
 }
 
@@ -46,6 +48,7 @@ impl Caller {
             principal: session.principal.clone(),
             database: session.database.clone(),
             settings: session.settings.clone(),
+            temp: Arc::clone(&session.temp),
             state: OnceLock::new(),
         });
         *last = Some(Arc::clone(&caller));
@@ -59,10 +62,12 @@ impl Caller {
             && self.principal == session.principal
     }
 
-    /// Returns the same caller in another database, with other settings.
+    /// Returns the same caller in another database, with other settings, where it
+    /// finds no temporary tables.
     pub(crate) fn moved(&self, database: String, settings: Settings) -> Self {
         let Self { session_id, principal, .. } = self;
-        Self { session_id: *session_id, principal: principal.clone(), database, settings, state: OnceLock::new() }
+        let (session_id, principal) = (*session_id, principal.clone());
+        Self { session_id, principal, database, settings, temp: Arc::default(), state: OnceLock::new() }
     }
 
     /// Returns the state that this caller's statements are planned in: `base`,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use datafusion::execution::disk_manager::DiskManagerMode;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
@@ -19,6 +19,7 @@ use crate::error::{Result, SqlError};
 use crate::exec::{DEFAULT_DATABASE, QueryConfig};
 use crate::sql::caller::Caller;
 
+pub mod json;
 pub mod of_objects;
 pub mod of_path;
 pub mod of_privileges;
@@ -50,8 +51,13 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
     for function in postgres::functions() {
         context.register_udf(function);
     }
+    for function in json::functions() {
+        context.register_udf(function);
+    }
     context.register_udaf(sum::function());
-    Ok(context.state())
+    let mut state = context.state();
+    state.register_expr_planner(Arc::new(json::JsonOperators::new()))?;
+    Ok(state)
 }
 
 /// Returns the state of the statements of one caller.
@@ -67,7 +73,6 @@ pub fn session_state(base: &SessionState, caller: &Caller) -> SessionState {
 
 /// Adds a function to a state; a function of the same name is replaced.
 pub fn register(state: &mut SessionState, function: ScalarUDF) {
-    use datafusion::execution::FunctionRegistry;
     // Registering in a session state only fails for read-only registries.
     let _ = state.register_udf(Arc::new(function));
 }

@@ -18,8 +18,10 @@ use crate::system::SystemContext;
 
 pub mod alter;
 pub mod api_keys;
+pub mod comments;
 pub mod copy;
 pub mod databases;
+pub(crate) mod dependents;
 pub mod dml;
 pub mod explain;
 pub mod functions;
@@ -39,11 +41,12 @@ pub mod users;
 pub mod versions;
 pub mod views;
 
-pub use alter::AlterTablePlan;
+pub use alter::{AlterTablePlan, RenameViewPlan};
 pub use api_keys::ApiKeyPlan;
+pub use comments::CommentPlan;
 pub use databases::DatabasePlan;
 use dml::Returning;
-pub use dml::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
+pub use dml::{DeletePlan, InsertPlan, MergePlan, TruncatePlan, UpdatePlan};
 pub use explain::ExplainPlan;
 pub use functions::FunctionPlan;
 pub use grants::GrantPlan;
@@ -75,6 +78,8 @@ pub enum Plan {
     Update(Box<UpdatePlan>),
     /// DELETE.
     Delete(Box<DeletePlan>),
+    /// MERGE and INSERT … ON CONFLICT.
+    Merge(Box<MergePlan>),
     /// COPY.
     Copy(Box<copy::CopyPlan>),
     /// Rows that a client sends as Arrow batches.
@@ -89,6 +94,8 @@ pub enum Plan {
     DropTable(Box<DropTablePlan>),
     /// ALTER TABLE.
     AlterTable(Box<AlterTablePlan>),
+    /// ALTER VIEW … RENAME.
+    RenameView(Box<RenameViewPlan>),
     /// CREATE VIEW.
     CreateView(Box<CreateViewPlan>),
     /// DROP VIEW.
@@ -97,6 +104,8 @@ pub enum Plan {
     Materialized(Box<MaterializedPlan>),
     /// CREATE, ALTER and DROP of databases and schemas.
     Database(Box<DatabasePlan>),
+    /// COMMENT ON.
+    Comment(Box<CommentPlan>),
     /// GRANT, REVOKE and SHOW GRANTS, SHOW ROLES.
     Grant(Box<GrantPlan>),
     /// CREATE, ALTER, DROP USER and SHOW USERS.
@@ -148,13 +157,16 @@ impl Plan {
             Self::Insert(plan) => plan.returning.as_ref().map(Returning::columns),
             Self::Update(plan) => plan.returning.as_ref().map(Returning::columns),
             Self::Delete(plan) => plan.returning.as_ref().map(Returning::columns),
+            Self::Merge(plan) => plan.returning.as_ref().map(Returning::columns),
             Self::Copy(_)
+            | Self::Comment(_)
             | Self::Ingest(_)
             | Self::Truncate(_)
             | Self::CreateTable(_)
             | Self::CreateTableAs(_)
             | Self::DropTable(_)
             | Self::AlterTable(_)
+            | Self::RenameView(_)
             | Self::CreateView(_)
             | Self::DropView(_)
             | Self::Version(_) => None,
@@ -174,14 +186,17 @@ impl Plan {
             Self::Insert(plan) => &plan.source.parameters.reported,
             Self::Update(plan) => &plan.rows.parameters.reported,
             Self::Delete(plan) => plan.parameter_types(),
+            Self::Merge(plan) => &plan.rows.parameters.reported,
             Self::Copy(plan) => plan.parameter_types(),
             Self::CreateTableAs(plan) => &plan.source.parameters.reported,
             Self::Secret(plan) => plan.parameter_types(),
             Self::Truncate(_)
+            | Self::Comment(_)
             | Self::Ingest(_)
             | Self::CreateTable(_)
             | Self::DropTable(_)
             | Self::AlterTable(_)
+            | Self::RenameView(_)
             | Self::CreateView(_)
             | Self::DropView(_)
             | Self::Materialized(_)
@@ -245,12 +260,14 @@ impl Planner {
             Statement::Insert(insert) => self.plan_insert(insert).await,
             Statement::Update(update) => self.plan_update(update).await,
             Statement::Delete(delete) => self.plan_delete(delete).await,
+            Statement::Merge(merge) => self.plan_merge(merge).await,
             Statement::Copy(copy) => self.plan_copy(copy).await,
             Statement::Truncate(truncate) => self.plan_truncate(truncate).await,
             Statement::CreateTable(create) => self.plan_create_table(create).await,
             Statement::CreateTableAs(create) => self.plan_create_table_as(create).await,
             Statement::DropTable(drop) => self.plan_drop_table(drop).await,
             Statement::AlterTable(alter) => self.plan_alter_table(alter).await,
+            Statement::AlterView(alter) => self.plan_alter_view(alter).await,
             Statement::CreateView(create) => self.plan_create_view(create).await,
             Statement::DropView(drop) => self.plan_drop_view(drop).await,
             Statement::CreateMaterializedView(create) => self.plan_create_materialized(create).await,
@@ -287,6 +304,7 @@ impl Planner {
                 self.plan_show_indexes(listing).await
             }
             Statement::CatalogListing(listing) => self.plan_listing(listing).await,
+            Statement::Comment(comment) => self.plan_comment(comment).await,
             Statement::CreateIndex(create) => self.plan_create_index(create).await,
             Statement::DropIndex(drop) => self.plan_drop_index(drop).await,
             Statement::Describe(describe) => self.plan_describe(describe).await,
@@ -305,13 +323,10 @@ impl Planner {
             | Statement::WaitJob(_)
             | Statement::ShowGpuClasses(_) => self.plan_jobs(statement).await,
             session_statements!() => self.plan_session(statement),
-            Statement::Merge(_)
-            | Statement::CloneTable(_)
-            | Statement::AlterView(_)
+            Statement::CloneTable(_)
             | Statement::AttachDatabase(_)
             | Statement::CreateStorageIntegration(_)
             | Statement::DropStorageIntegration(_)
-            | Statement::Comment(_)
             | Statement::Prepare(_)
             | Statement::Execute(_)
             | Statement::Deallocate(_)

@@ -17,6 +17,7 @@ use lancegate_sql::{ObjectName, SchemaName};
 
 use crate::error::{Result, SqlError};
 use crate::exec::adopt;
+use crate::session::temp;
 use crate::sql::plan::Planner;
 use crate::sqlstate::SqlState;
 use crate::storage::StorageError;
@@ -70,6 +71,19 @@ pub fn object_of(record: &Table) -> Object {
         TableKind::Table => Object::Table { database, namespace, name },
         TableKind::View => Object::View { database, namespace, name },
         TableKind::MaterializedView => Object::MaterializedView { database, namespace, name },
+    }
+}
+
+impl BoundTable {
+    /// Refuses a temporary table where only one that lasts will do.
+    ///
+    /// # Errors
+    /// 0A000.
+    pub(crate) fn ensure_lasting(&self, what: &str) -> Result<()> {
+        if temp::is_temporary(&self.record.name.namespace) {
+            return Err(SqlError::not_supported(format!("{what} of temporary tables is not supported")));
+        }
+        Ok(())
     }
 }
 
@@ -136,6 +150,15 @@ impl Planner {
     /// # Errors
     /// If the metadata store fails.
     pub async fn find(&self, name: &ObjectName) -> Result<Option<Table>> {
+        let schema = name.schema.as_deref();
+        let own = name.database.as_ref().is_none_or(|database| *database == self.caller.database);
+        // As in PostgreSQL, temporary tables come before the search path.
+        if own && let Some(record) = self.caller.temp.find(self.caller.session_id, schema, &name.name) {
+            return Ok(Some(record));
+        }
+        if schema.is_some_and(temp::names_temporary) {
+            return Ok(None);
+        }
         for schema in self.schemas(name) {
             let full = TableName {
                 database: name.database.clone().unwrap_or_else(|| self.caller.database.clone()),
@@ -237,6 +260,21 @@ impl Planner {
         let versions = table.dataset.versions().await.map_err(StorageError::from)?;
         let earlier = versions.into_iter().filter(|version| version.timestamp <= time);
         Ok(earlier.map(|version| version.version).max())
+    }
+
+    /// Returns the full name of a temporary table that a statement creates.
+    ///
+    /// # Errors
+    /// 42P16 for another schema, 42602.
+    pub(crate) fn temporary_name(&self, name: &ObjectName) -> Result<TableName> {
+        ensure_object_name(&name.name)?;
+        let schema = temp::schema(self.caller.session_id);
+        let own = |named: &String| named == "pg_temp" || *named == schema;
+        if name.database.is_some() || name.schema.as_ref().is_some_and(|named| !own(named)) {
+            let message = "cannot create temporary relation in non-temporary schema";
+            return Err(SqlError::new(SqlState::parse("42P16"), message));
+        }
+        Ok(TableName { database: self.caller.database.clone(), namespace: vec![schema], name: name.name.clone() })
     }
 
     /// Returns the full name of an object that a statement creates.

@@ -57,7 +57,11 @@ fn tables(objects: &Objects, database: &str) -> Result<RecordBatch> {
             text(database),
             text(&row.schema),
             text(&row.record.name.name),
-            text(if table { "BASE TABLE" } else { "VIEW" }),
+            text(match (table, row.is_temporary()) {
+                (_, true) => "LOCAL TEMPORARY",
+                (true, false) => "BASE TABLE",
+                (false, false) => "VIEW",
+            }),
             null(),
             null(),
             null(),

@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Result;
 use crate::exec::adopt;
+use crate::session::temp;
 use crate::sql::plan::Planner;
 use crate::sql::resolve::{ROOT_SCHEMA, object_of, schema_of};
 use crate::storage::computed;
@@ -44,6 +45,7 @@ pub(crate) struct DatabaseRow {
     pub(crate) oid: i32,
     pub(crate) name: String,
     pub(crate) owner: i32,
+    pub(crate) comment: Option<String>,
 }
 
 /// A schema.
@@ -52,6 +54,7 @@ pub(crate) struct NamespaceRow {
     pub(crate) oid: i32,
     pub(crate) name: String,
     pub(crate) owner: i32,
+    pub(crate) comment: Option<String>,
 }
 
 /// A table or view.
@@ -64,6 +67,8 @@ pub(crate) struct RelationRow {
     pub(crate) owner: i32,
     /// The columns; empty if the files cannot be read.
     pub(crate) columns: Vec<Field>,
+    /// What COMMENT says of columns, under their numbers.
+    pub(crate) comments: Vec<(i32, String)>,
     pub(crate) rows: Option<u64>,
     /// The indexes of a table.
     pub(crate) indexes: Vec<IndexEntry>,
@@ -93,6 +98,11 @@ pub(crate) struct RoleRow {
 }
 
 impl RelationRow {
+    /// Returns whether it is a temporary table of the caller.
+    pub(crate) fn is_temporary(&self) -> bool {
+        temp::is_temporary(&self.record.name.namespace)
+    }
+
     /// Returns PostgreSQL's letter for the kind.
     pub(crate) fn kind(&self) -> &'static str {
         match self.record.kind {
@@ -134,12 +144,15 @@ pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
         Some(Subject::Role(role)) => by_name.get(role.as_str()).copied(),
         _ => None,
     };
+    let comments = engine.catalog().comments().await?;
+    let of_object = |object: &Object| comments.get(&(object.to_string(), String::new())).cloned();
     let mut objects = Objects::default();
     for database in engine.catalog().databases().await? {
         let object = Object::Database(database.name.clone());
         if reaches(&caller.principal, &grants, &object) {
             let owner = owner(&object).unwrap_or(BOOTSTRAP_ROLE);
-            objects.databases.push(DatabaseRow { oid: oids.of(&object.to_string()), name: database.name, owner });
+            let (oid, comment) = (oids.of(&object.to_string()), of_object(&object));
+            objects.databases.push(DatabaseRow { oid, name: database.name, owner, comment });
         }
     }
     let mut paths = vec![Vec::new()];
@@ -149,10 +162,17 @@ pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
         if reaches(&caller.principal, &grants, &object) {
             let oid = if path.is_empty() { 2200 } else { oids.of(&object.to_string()) };
             let owner = owner(&object).unwrap_or(BOOTSTRAP_ROLE);
-            objects.namespaces.push(NamespaceRow { oid, name: schema_of(&path), owner });
+            let comment = of_object(&object);
+            objects.namespaces.push(NamespaceRow { oid, name: schema_of(&path), owner, comment });
         }
     }
-    let tables = engine.catalog().tables(&caller.database, None).await?;
+    let mut tables = engine.catalog().tables(&caller.database, None).await?;
+    let temporary = caller.temp.all();
+    if !temporary.is_empty() {
+        let (name, owner) = (temp::schema(caller.session_id), BOOTSTRAP_ROLE);
+        objects.namespaces.push(NamespaceRow { oid: oids.of(&name), name, owner, comment: None });
+        tables.extend(temporary.into_iter().map(|table| table.record));
+    }
     let tables: Vec<RelationRow> = tables
         .into_iter()
         .filter_map(|record| {
@@ -166,13 +186,17 @@ pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
                 owner: owner.unwrap_or(BOOTSTRAP_ROLE),
                 record,
                 columns: Vec::new(),
+                comments: Vec::new(),
                 rows: None,
                 indexes: Vec::new(),
             })
         })
         .collect();
-    objects.relations =
-        futures::stream::iter(tables).map(|row| with_columns(context, row)).buffered(OPEN_AT_ONCE).collect().await;
+    objects.relations = futures::stream::iter(tables)
+        .map(|row| with_columns(context, row, &comments))
+        .buffered(OPEN_AT_ONCE)
+        .collect()
+        .await;
     for row in &mut objects.relations {
         for index in &mut row.indexes {
             index.oid = oids.of(&format!("{}:{}", row.record.id, index.name));
@@ -186,29 +210,51 @@ fn reaches(principal: &Principal, grants: &Grants, object: &Object) -> bool {
     decide(principal, grants, &Requirement::new(Privilege::Usage, object.clone())).allowed()
 }
 
-async fn with_columns(context: &SystemContext, mut row: RelationRow) -> RelationRow {
+/// Comments under object and part.
+type Comments = HashMap<(String, String), String>;
+
+/// Returns the part that a comment on a column of a view is kept under.
+pub(crate) fn view_column_key(column: &str) -> String {
+    format!("={column}")
+}
+
+/// Returns the part that a comment on a column of a table is kept under, which stays
+/// when the column is renamed.
+pub(crate) fn column_key(dataset: &lance::Dataset, column: &str) -> Option<String> {
+    let field = dataset.schema().fields.iter().find(|field| field.name == column)?;
+    Some(format!("#{}", field.id))
+}
+
+async fn with_columns(context: &SystemContext, mut row: RelationRow, comments: &Comments) -> RelationRow {
     let described = async {
         match row.record.kind {
             TableKind::View => {
                 let planner = Planner::system(context);
                 let fields = planner.view_columns(&row.record).await?;
-                Ok::<_, crate::error::SqlError>((fields, None, Vec::new()))
+                let keys = fields.iter().map(|field| Some(view_column_key(field.name()))).collect();
+                Ok::<_, crate::error::SqlError>((fields, keys, None, Vec::new()))
             }
             TableKind::Table | TableKind::MaterializedView => {
                 let dataset = context.engine.store().open(&row.record.location).await?;
-                let fields =
+                let fields: Vec<Field> =
                     provider::visible_schema(&dataset).fields().iter().map(|field| field.as_ref().clone()).collect();
+                let keys: Vec<_> = fields.iter().map(|field| column_key(&dataset, field.name())).collect();
                 let rows = dataset.fragments().iter().map(|fragment| fragment.num_rows().unwrap_or(0) as u64).sum();
                 let indexes = index::list(&dataset).await.unwrap_or_else(|error| {
                     tracing::warn!(%error, relation = %row.record.name, "a table is listed without its indexes");
                     Vec::new()
                 });
-                Ok((fields, Some(rows), indexes.into_iter().map(entry).collect()))
+                Ok((fields, keys, Some(rows), indexes.into_iter().map(entry).collect()))
             }
         }
     };
     match described.await {
-        Ok((columns, rows, indexes)) => {
+        Ok((columns, keys, rows, indexes)) => {
+            let id = row.record.id.to_string();
+            let numbered = (1..).zip(keys);
+            row.comments = numbered
+                .filter_map(|(number, key)| Some((number, comments.get(&(id.clone(), key?))?.clone())))
+                .collect();
             row.columns = columns;
             row.rows = rows;
             row.indexes = indexes;

@@ -54,7 +54,7 @@ impl StaticTables {
 }
 
 /// The relations that are made from the metadata store.
-const MADE: [&str; 17] = [
+const MADE: [&str; 18] = [
     "pg_class",
     "pg_attribute",
     "pg_attrdef",
@@ -65,6 +65,7 @@ const MADE: [&str; 17] = [
     "pg_views",
     "pg_matviews",
     "pg_description",
+    "pg_shdescription",
     "pg_database",
     "pg_roles",
     "pg_authid",
@@ -101,6 +102,7 @@ pub(crate) async fn table(context: &SystemContext, name: &str) -> Result<Option<
         "pg_views" => classes::pg_views(context.objects().await?)?,
         "pg_matviews" => classes::pg_matviews(context.objects().await?)?,
         "pg_description" => classes::pg_description(context.objects().await?)?,
+        "pg_shdescription" => classes::pg_shdescription(context.objects().await?)?,
         "pg_database" => roles::pg_database(context.objects().await?)?,
         "pg_roles" => roles::pg_roles(context.objects().await?)?,
         "pg_authid" | "pg_shadow" => roles::pg_roles(context.objects().await?)?,

@@ -19,10 +19,6 @@ pub struct Update(pub Box<native::Update>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete(pub Box<native::Delete>);
 
-/// `MERGE INTO … USING … ON … WHEN …`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Merge(pub Box<native::Merge>);
-
 /// `TRUNCATE [TABLE] …`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Truncate(pub Box<native::Truncate>);
@@ -48,13 +44,6 @@ impl Delete {
     }
 }
 
-impl Merge {
-    /// Returns the native statement.
-    pub fn into_native(self) -> native::Statement {
-        native::Statement::Merge(*self.0)
-    }
-}
-
 impl Truncate {
     /// Returns the native statement.
     pub fn into_native(self) -> native::Statement {
@@ -75,12 +64,6 @@ impl fmt::Display for Update {
 }
 
 impl fmt::Display for Delete {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for Merge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

@@ -29,7 +29,7 @@ pub enum Statement {
     /// `DELETE`
     Delete(Delete),
     /// `MERGE`
-    Merge(Merge),
+    Merge(Box<Merge>),
     /// `TRUNCATE`
     Truncate(Truncate),
     /// `COPY`

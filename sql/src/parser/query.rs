@@ -6,7 +6,7 @@ use sqlparser::ast as native;
 use sqlparser::ast::{SetExpr, Visit, Visitor};
 use sqlparser::tokenizer::Token;
 
-use crate::ast::{Copy, Delete, Explain, ExplainFormat, ExplainOptions, Insert, Merge, Statement, Truncate, Update};
+use crate::ast::{Copy, Delete, Explain, ExplainFormat, ExplainOptions, Insert, Statement, Truncate, Update};
 use crate::cursor::Cursor;
 use crate::error::{ParseError, ParseErrorKind};
 
@@ -53,6 +53,9 @@ pub(super) fn starts_query_or_change(cursor: &Cursor<'_>) -> bool {
 
 /// Parses `INSERT`, `UPDATE`, `DELETE`, `MERGE` and `TRUNCATE`.
 pub(super) fn row_change(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
+    if cursor.looking_at(&["MERGE"]) {
+        return super::merge::merge(cursor);
+    }
     let start = cursor.clone();
     let statement = cursor.native(|parser| parser.parse_statement())?;
     ensure_reads_only(&statement, &start)?;
@@ -64,7 +67,6 @@ fn wrap_change(statement: native::Statement) -> Option<Statement> {
         native::Statement::Insert(insert) => Statement::Insert(Insert(Box::new(insert))),
         native::Statement::Update(update) => Statement::Update(Update(Box::new(update))),
         native::Statement::Delete(delete) => Statement::Delete(Delete(Box::new(delete))),
-        native::Statement::Merge(merge) => Statement::Merge(Merge(Box::new(merge))),
         native::Statement::Truncate(truncate) => Statement::Truncate(Truncate(Box::new(truncate))),
         _ => return None,
     })

@@ -3,6 +3,7 @@
 use lancegate_auth::Object;
 use serde_json::json;
 
+use super::super::comments;
 use super::super::grants;
 use super::super::rows::micros;
 use super::super::secrets;
@@ -30,6 +31,7 @@ pub(in crate::store) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result
         ObjectChange::RenameTable { id, to } => rename_table(tx, id, &to).await,
         ObjectChange::AlterTable { id, change } => alter_table(tx, id, change).await,
         ObjectChange::DropTable { id } => drop_table(tx, id).await,
+        ObjectChange::Comment { object, part, comment } => comments::set(tx, &object, &part, comment.as_deref()).await,
         ObjectChange::CreateSecret(secret) => {
             ensure_database(tx, &secret.name.database).await?;
             ensure_namespace(tx, &secret.name.database, &secret.name.namespace).await?;
@@ -74,8 +76,11 @@ async fn drop_database(tx: &mut Tx, name: &str) -> Result<()> {
     }
     sqlx::query("DELETE FROM databases WHERE name = $1").bind(name).execute(tx.connection()).await?;
     let root = Object::Namespace { database: name.to_owned(), path: Vec::new() };
-    grants::remove_object(tx, &root).await?;
-    grants::remove_object(tx, &Object::Database(name.to_owned())).await
+    for object in [root, Object::Database(name.to_owned())] {
+        comments::remove(tx, &object.to_string()).await?;
+        grants::remove_object(tx, &object).await?;
+    }
+    Ok(())
 }
 
 async fn create_namespace(tx: &mut Tx, namespace: Namespace) -> Result<()> {
@@ -151,6 +156,7 @@ async fn drop_namespace(tx: &mut Tx, database: &str, path: &[String]) -> Result<
         .execute(tx.connection())
         .await?;
     let object = Object::Namespace { database: database.to_owned(), path: path.to_owned() };
+    comments::remove(tx, &object.to_string()).await?;
     grants::remove_object(tx, &object).await
 }
 
@@ -209,6 +215,7 @@ async fn alter_table(tx: &mut Tx, id: TableId, change: TableChange) -> Result<()
 async fn drop_table(tx: &mut Tx, id: TableId) -> Result<()> {
     let table = existing_table(tx, id).await?;
     sqlx::query("DELETE FROM tables WHERE table_id = $1").bind(id.to_string()).execute(tx.connection()).await?;
+    comments::remove(tx, &id.to_string()).await?;
     grants::remove_object(tx, &table.object()).await
 }
 

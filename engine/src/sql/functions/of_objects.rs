@@ -11,12 +11,21 @@ use lancegate_catalog::TableKind;
 
 use super::udf::{RowFunction, number, text, utf8};
 use crate::error::Result;
+use crate::session::temp;
 use crate::system::SystemContext;
 use crate::system::objects::RelationRow;
 
 /// The functions that also answer in a statement that reads no relation.
-pub const NAMES: [&str; 5] =
-    ["pg_get_userbyid", "pg_get_viewdef", "pg_get_indexdef", "obj_description", "pg_table_is_visible"];
+pub const NAMES: [&str; 8] = [
+    "pg_get_userbyid",
+    "pg_get_viewdef",
+    "pg_get_indexdef",
+    "obj_description",
+    "col_description",
+    "shobj_description",
+    "pg_table_is_visible",
+    "pg_my_temp_schema",
+];
 
 /// Returns the functions of one statement that reads the catalog.
 ///
@@ -31,13 +40,24 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
         .filter(|row| row.record.kind != TableKind::Table)
         .filter_map(|row| Some((i64::from(row.oid), format!(" {};", row.record.definition.as_ref()?))))
         .collect();
-    let comments: HashMap<i64, String> =
-        objects.relations.iter().filter_map(|row| Some((i64::from(row.oid), row.record.comment.clone()?))).collect();
+    let relations = objects.relations.iter().filter_map(|row| Some((i64::from(row.oid), row.record.comment.clone()?)));
+    let schemas = objects.namespaces.iter().filter_map(|row| Some((i64::from(row.oid), row.comment.clone()?)));
+    let comments: HashMap<i64, String> = relations.chain(schemas).collect();
+    let of_databases: HashMap<i64, String> =
+        objects.databases.iter().filter_map(|row| Some((i64::from(row.oid), row.comment.clone()?))).collect();
+    let of_columns: HashMap<(i64, i64), String> = objects
+        .relations
+        .iter()
+        .flat_map(|row| row.comments.iter().map(|(number, comment)| (row.oid, *number, comment.clone())))
+        .map(|(oid, number, comment)| ((i64::from(oid), i64::from(number)), comment))
+        .collect();
+    let own = temp::schema(context.caller.session_id);
+    let temporary = objects.namespaces.iter().find(|row| row.name == own).map_or(0, |row| row.oid);
     let path = context.caller.creation_path();
     let visible: HashMap<i64, String> = objects
         .relations
         .iter()
-        .filter(|row| path.contains(&row.schema))
+        .filter(|row| row.is_temporary() || path.contains(&row.schema))
         .map(|row| (i64::from(row.oid), String::new()))
         .collect();
     let hidden: Arc<HashMap<i64, bool>> = Arc::new(
@@ -47,7 +67,16 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
         lookup("pg_get_userbyid", &[1], roles),
         lookup("pg_get_viewdef", &[1, 2], views),
         lookup("obj_description", &[1, 2], comments),
+        lookup("shobj_description", &[2], of_databases),
+        RowFunction::define("col_description", &[2], DataType::Utf8, Volatility::Stable, move |arguments| {
+            let [oid, number_of, ..] = arguments else { return Ok(ScalarValue::Utf8(None)) };
+            let key = number(oid).zip(number(number_of));
+            Ok(utf8(key.and_then(|key| of_columns.get(&key)).cloned()))
+        }),
         index_definitions(&objects.relations),
+        RowFunction::define("pg_my_temp_schema", &[0], DataType::Int32, Volatility::Stable, move |_| {
+            Ok(ScalarValue::Int32(Some(temporary)))
+        }),
         joined(),
         RowFunction::define("pg_table_is_visible", &[1], DataType::Boolean, Volatility::Stable, move |arguments| {
             let oid = arguments.first().and_then(number);

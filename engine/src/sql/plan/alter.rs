@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, Field, Schema};
 use lancegate_auth::Requirement;
-use lancegate_catalog::TableName;
+use lancegate_catalog::{Table, TableKind, TableName};
 use lancegate_sql::ast::{self, AlterOperation};
 use lancegate_sql::{FieldPath, Ident};
 
@@ -73,6 +73,17 @@ pub enum AlterAction {
     RenameTable(TableName),
 }
 
+/// A bound ALTER of the name of a view.
+#[derive(Debug, Clone)]
+pub struct RenameViewPlan {
+    /// The view; `None` where IF EXISTS passed over it.
+    pub view: Option<Table>,
+    /// Its new name.
+    pub to: Option<TableName>,
+    /// What is answered.
+    pub tag: &'static str,
+}
+
 /// The table as the changes bound so far leave it.
 struct Shape {
     schema: Schema,
@@ -96,7 +107,20 @@ impl Planner {
                 functions: Vec::new(),
             })));
         }
+        // As in PostgreSQL, a view can be renamed as a table is.
+        if let [AlterOperation::RenameTable(to)] = alter.operations.as_slice()
+            && let Some(view) = self.find(&alter.table).await?.filter(|found| found.kind != TableKind::Table)
+        {
+            return Ok(Plan::RenameView(Box::new(self.renamed_view(view, to)?)));
+        }
         let table = self.changeable_table(&alter.table).await?;
+        if alter
+            .operations
+            .iter()
+            .any(|change| matches!(change, AlterOperation::RenameTable(_) | AlterOperation::AddComputedColumn(_)))
+        {
+            table.ensure_lasting("this form of ALTER TABLE")?;
+        }
         let mut shape = Shape { schema: provider::visible_schema(&table.dataset), dropped: Vec::new() };
         shape.dropped = alter.operations.iter().filter_map(dropped).collect();
         let mut actions = Vec::new();
@@ -116,6 +140,32 @@ impl Planner {
             }
         }
         Ok(Plan::AlterTable(Box::new(AlterTablePlan { table: Some(table), actions, functions })))
+    }
+
+    /// Binds ALTER VIEW … RENAME and ALTER MATERIALIZED VIEW … RENAME.
+    ///
+    /// # Errors
+    /// 42P01, 42809.
+    pub(super) async fn plan_alter_view(&self, alter: &ast::AlterView) -> Result<Plan> {
+        let wanted = if alter.materialized { TableKind::MaterializedView } else { TableKind::View };
+        let plan = match self.find(&alter.view).await? {
+            Some(view) if view.kind == wanted => self.renamed_view(view, &alter.rename_to)?,
+            Some(view) => {
+                let what = if alter.materialized { "a materialized view" } else { "a view" };
+                let message = format!("\"{}\" is not {what}", view.name.name);
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
+            None if alter.if_exists => RenameViewPlan { view: None, to: None, tag: "ALTER VIEW" },
+            None => return Err(no_relation(&alter.view)),
+        };
+        let tag = if alter.materialized { "ALTER MATERIALIZED VIEW" } else { "ALTER VIEW" };
+        Ok(Plan::RenameView(Box::new(RenameViewPlan { tag, ..plan })))
+    }
+
+    fn renamed_view(&self, view: Table, to: &lancegate_sql::Ident) -> Result<RenameViewPlan> {
+        ensure_object_name(to.as_str())?;
+        let to = TableName { name: to.as_str().to_owned(), ..view.name.clone() };
+        Ok(RenameViewPlan { view: Some(view), to: Some(to), tag: "ALTER TABLE" })
     }
 
     fn bind_alteration(

@@ -4,7 +4,11 @@
 //! ids, so that predicates and assignments mean exactly what they mean in a
 //! SELECT, subqueries and joins included.
 
+use std::fmt;
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, FieldRef};
+use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, cast};
 use lancegate_auth::{Privilege, Requirement};
@@ -20,10 +24,13 @@ use crate::sqlstate::SqlState;
 use crate::storage::computed;
 use crate::storage::provider;
 
+mod conflict;
 mod insert;
+pub(crate) mod merge;
 mod returning;
 mod select;
 
+pub use merge::{MergeCommand, MergePlan};
 pub use returning::Returning;
 pub(crate) use select::{ROW_ADDRESS, ROW_ID, stored_name};
 
@@ -72,13 +79,17 @@ pub struct TruncatePlan {
 }
 
 /// How the rows of a change are bound again, at a newer version of the table.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Rebind {
     planner: Planner,
     target: ObjectName,
     select: Box<Native>,
     /// The columns that the rows consist of; empty for addresses only.
     columns: Vec<FieldRef>,
+    /// Whether each row says what is done with it; see [`merge`].
+    merges: bool,
+    /// A relation that the statement itself gives, under its name.
+    given: Option<(ObjectName, Arc<dyn TableProvider>)>,
 }
 
 impl DeletePlan {
@@ -88,15 +99,25 @@ impl DeletePlan {
     }
 }
 
+impl fmt::Debug for Rebind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rebind").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
 impl Rebind {
     /// Binds the rows at the newest version of the table.
     ///
     /// # Errors
     /// As the statement itself.
     pub(crate) async fn bind(&self) -> Result<QueryPlan> {
-        let columns = self.columns.clone();
-        let finish = move |plan: LogicalPlan| as_stored(plan, &columns);
-        self.planner.bind_change(self.select.as_ref().clone(), &self.target, &finish).await
+        let (columns, merges) = (self.columns.clone(), self.merges);
+        let finish = move |plan: LogicalPlan| match merges {
+            true => merge::as_stored(plan, &columns),
+            false => as_stored(plan, &columns),
+        };
+        let given = self.given.as_ref().map(|(name, given)| (name, given));
+        self.planner.bind_change_with(self.select.as_ref().clone(), &self.target, &finish, given).await
     }
 }
 
@@ -130,6 +151,8 @@ impl Planner {
             target: target.name.clone(),
             select: Box::new(query),
             columns: stored.fields().iter().cloned().collect(),
+            merges: false,
+            given: None,
         };
         let mut rows = rebind.bind().await?;
         if update.selection.is_none() && !assignments.iter().any(|(_, value)| select::reads_columns(value)) {
@@ -167,6 +190,8 @@ impl Planner {
             target: target.name.clone(),
             select: Box::new(select::of_delete(delete, from, &target, &kept)),
             columns: kept,
+            merges: false,
+            given: None,
         };
         let rows = rebind.bind().await?;
         Ok(Plan::Delete(Box::new(DeletePlan { table, rows: Some((rows, rebind)), returning })))
@@ -260,7 +285,7 @@ fn typed_parameters(plan: LogicalPlan, columns: &[FieldRef]) -> Result<LogicalPl
         let Some(field) = index.checked_sub(system).and_then(|index| columns.get(index)) else { return Ok(expr) };
         let typed = expr.transform_up(|expr| match expr {
             Expr::Placeholder(mut placeholder) if placeholder.field.is_none() => {
-                placeholder.field = Some(std::sync::Arc::clone(field));
+                placeholder.field = Some(Arc::clone(field));
                 Ok(Transformed::yes(Expr::Placeholder(placeholder)))
             }
             other => Ok(Transformed::no(other)),

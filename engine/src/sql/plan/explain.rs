@@ -35,7 +35,12 @@ impl Planner {
         let plan = Box::pin(self.plan(&explain.statement)).await?;
         let explainable = matches!(
             plan,
-            Plan::Query(_) | Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::CreateTableAs(_)
+            Plan::Query(_)
+                | Plan::Insert(_)
+                | Plan::Update(_)
+                | Plan::Delete(_)
+                | Plan::Merge(_)
+                | Plan::CreateTableAs(_)
         );
         if !explainable {
             return Err(SqlError::not_supported(format!("EXPLAIN of {} is not supported", explain.statement.kind())));

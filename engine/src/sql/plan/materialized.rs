@@ -7,7 +7,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use chrono::Utc;
 use lancegate_auth::{Object, Privilege, Requirement};
 use lancegate_catalog::{Table, TableId, TableKind, TableName};
-use lancegate_sql::ast::{self, DropBehavior, Wait};
+use lancegate_sql::ast::{self, Wait};
 use lancegate_sql::{ObjectName, ViewOptions};
 
 use super::query::QueryPlan;
@@ -38,6 +38,8 @@ pub enum MaterializedPlan {
         views: Vec<Table>,
         /// Names that IF EXISTS passed over.
         missing: Vec<String>,
+        /// Views that go with them.
+        cascaded: Vec<Table>,
     },
     /// DESCRIBE MATERIALIZED VIEW.
     Describe {
@@ -159,6 +161,7 @@ impl Planner {
         if !query.parameters.reported.is_empty() {
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, "materialized views cannot have parameters"));
         }
+        super::views::ensure_no_temporary(&query)?;
         let schema = stored_schema(&query)?;
         Ok(Plan::Materialized(Box::new(MaterializedPlan::Create(Box::new(CreateMaterializedPlan {
             record,
@@ -183,12 +186,8 @@ impl Planner {
     /// Binds DROP MATERIALIZED VIEW.
     ///
     /// # Errors
-    /// 42P01, 42809; 0A000 for CASCADE.
+    /// 42P01, 42809; 2BP01 after RESTRICT.
     pub(super) async fn plan_drop_materialized(&self, drop: &ast::DropMaterializedView) -> Result<Plan> {
-        if drop.behavior == Some(DropBehavior::Cascade) {
-            return Err(SqlError::not_supported("DROP MATERIALIZED VIEW … CASCADE is not supported")
-                .hint("Drop the views that read this one first, each by itself."));
-        }
         let (mut views, mut missing) = (Vec::new(), Vec::new());
         for name in &drop.views {
             match self.materialized(name, drop.if_exists).await? {
@@ -196,7 +195,8 @@ impl Planner {
                 None => missing.push(name.name.clone()),
             }
         }
-        Ok(Plan::Materialized(Box::new(MaterializedPlan::Drop { views, missing })))
+        let cascaded = self.dependents(&views, drop.behavior).await?;
+        Ok(Plan::Materialized(Box::new(MaterializedPlan::Drop { views, missing, cascaded })))
     }
 
     /// Binds DESCRIBE MATERIALIZED VIEW.

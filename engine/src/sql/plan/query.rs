@@ -130,7 +130,22 @@ impl Planner {
         target: &ObjectName,
         finish: &Finish<'_>,
     ) -> Result<QueryPlan> {
-        self.bind(statement, &Scope { target: Some(target), finish: Some(finish), ..Scope::default() }).await
+        self.bind_change_with(statement, target, finish, None).await
+    }
+
+    /// Binds as [`Self::bind_change`] does; `given` is a relation that the statement
+    /// itself gives, and that nobody needs a right for.
+    ///
+    /// # Errors
+    /// As SELECT.
+    pub(crate) async fn bind_change_with(
+        &self,
+        statement: Native,
+        target: &ObjectName,
+        finish: &Finish<'_>,
+        given: Option<(&ObjectName, &Arc<dyn TableProvider>)>,
+    ) -> Result<QueryPlan> {
+        self.bind(statement, &Scope { target: Some(target), finish: Some(finish), given, ..Scope::default() }).await
     }
 
     /// Binds a query in which `target` is this relation instead of the table of that name.
@@ -389,6 +404,11 @@ impl Planner {
         scope: &'a Scope<'_>,
     ) -> BoxFuture<'a, Result<Option<Loaded>>> {
         Box::pin(async move {
+            if let Some((_, relation)) = scope.given.filter(|(given, _)| *given == name) {
+                let source = provider_as_source(Arc::clone(relation));
+                let reads = Vec::new();
+                return Ok(Some(Loaded { source, reads, is_table: false, sources: None, target: None, newest: None }));
+            }
             if let Some(relation) = self.load_system(name).await? {
                 return Ok(Some(relation));
             }
@@ -480,7 +500,11 @@ impl Planner {
         Box::pin(self.for_view(record).bind(query, &Scope::default())).await
     }
 
-    fn view_query(&self, record: &Table, text: &str) -> Result<Native> {
+    /// Returns the query of a view.
+    ///
+    /// # Errors
+    /// If its text does not parse any more.
+    pub(super) fn view_query(&self, record: &Table, text: &str) -> Result<Native> {
         let mut parsed = lancegate_sql::parse(text, self.engine.limits())?;
         match (parsed.pop().map(|parsed| parsed.statement), parsed.is_empty()) {
             (Some(lancegate_sql::Statement::Query(query)), true) => Ok(*query),
@@ -509,7 +533,7 @@ impl Planner {
     }
 
     /// Names in a view are looked up where the view is, not where the caller is.
-    fn for_view(&self, record: &Table) -> Self {
+    pub(super) fn for_view(&self, record: &Table) -> Self {
         let mut settings = self.caller.settings.clone();
         let schema = resolve::schema_of(&record.name.namespace);
         // A path that the store holds is a valid setting.
@@ -595,6 +619,8 @@ struct Scope<'a> {
     finish: Option<&'a Finish<'a>>,
     /// What stands in the place of a table.
     over: Option<(&'a ObjectName, &'a Arc<dyn TableProvider>)>,
+    /// A relation of the statement's own.
+    given: Option<(&'a ObjectName, &'a Arc<dyn TableProvider>)>,
     versions: Versions,
 }
 

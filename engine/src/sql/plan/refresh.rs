@@ -112,6 +112,7 @@ impl Planner {
 
     async fn bind_refresh(&self, statement: &ast::RefreshColumn) -> Result<RefreshPlan> {
         let mut table = self.changeable_table(&statement.table).await?;
+        table.ensure_lasting("a refresh")?;
         if let Some(branch) = &statement.options.branch {
             self.enter_branch(&mut table, branch, &statement.options).await?;
         }

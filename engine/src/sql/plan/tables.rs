@@ -4,12 +4,14 @@ use std::collections::HashSet;
 
 use arrow::datatypes::{Field, Schema};
 use lancegate_catalog::{Table, TableKind, TableName};
-use lancegate_sql::ast::{self, DropBehavior};
-use sqlparser::ast::{ColumnDef, ColumnOption, Statement as Native};
+use lancegate_sql::ObjectName;
+use lancegate_sql::ast;
+use sqlparser::ast::{ColumnDef, ColumnOption, CreateTable, OnCommit, Statement as Native};
 
 use super::query::QueryPlan;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
+use crate::session::temp;
 use crate::sql::resolve::no_relation;
 use crate::sql::types;
 use crate::sqlstate::SqlState;
@@ -26,6 +28,8 @@ pub struct CreateTablePlan {
     pub if_not_exists: bool,
     /// Expressions of generated columns, declared right after.
     pub generated: Vec<(String, String)>,
+    /// What the end of a transaction does with a temporary table.
+    pub temporary: Option<OnCommit>,
 }
 
 /// A bound CREATE TABLE AS.
@@ -41,6 +45,8 @@ pub struct CreateTableAsPlan {
     pub if_not_exists: bool,
     /// False after WITH NO DATA.
     pub with_data: bool,
+    /// What the end of a transaction does with a temporary table.
+    pub temporary: Option<OnCommit>,
 }
 
 /// A bound DROP TABLE.
@@ -50,6 +56,8 @@ pub struct DropTablePlan {
     pub tables: Vec<Table>,
     /// Names that IF EXISTS passed over.
     pub missing: Vec<String>,
+    /// Views that go with them.
+    pub cascaded: Vec<Table>,
 }
 
 impl Planner {
@@ -58,10 +66,7 @@ impl Planner {
     /// # Errors
     /// 3F000, 42701, 42704, 0A000 for constraints that are not kept.
     pub(super) async fn plan_create_table(&self, create: &ast::CreateTable) -> Result<Plan> {
-        if create.temporary() {
-            return Err(SqlError::not_supported("temporary tables are not supported yet"));
-        }
-        let name = self.creation_name(&create.table).await?;
+        let (name, temporary) = self.created(&create.table, &create.native).await?;
         let mut fields = Vec::new();
         let mut generated = Vec::new();
         for column in create.columns() {
@@ -79,8 +84,11 @@ impl Planner {
             return Err(SqlError::not_supported("table constraints are not supported")
                 .hint("Lance enforces no constraint but NOT NULL."));
         }
-        let plan =
-            CreateTablePlan { name, schema: Schema::new(fields), if_not_exists: create.if_not_exists(), generated };
+        if temporary.is_some() && !generated.is_empty() {
+            return Err(SqlError::not_supported("computed columns of temporary tables are not supported"));
+        }
+        let (schema, if_not_exists) = (Schema::new(fields), create.if_not_exists());
+        let plan = CreateTablePlan { name, schema, if_not_exists, generated, temporary };
         Ok(Plan::CreateTable(Box::new(plan)))
     }
 
@@ -89,10 +97,7 @@ impl Planner {
     /// # Errors
     /// As CREATE TABLE and SELECT.
     pub(super) async fn plan_create_table_as(&self, create: &ast::CreateTableAs) -> Result<Plan> {
-        if create.native.temporary {
-            return Err(SqlError::not_supported("temporary tables are not supported yet"));
-        }
-        let name = self.creation_name(&create.table).await?;
+        let (name, temporary) = self.created(&create.table, &create.native).await?;
         let query = create.native.query.clone().ok_or_else(|| SqlError::internal("CREATE TABLE AS has no query"))?;
         let source = self.bind_query(Native::Query(query)).await?;
         let names: Vec<&str> = create.native.columns.iter().map(|column| column.name.value.as_str()).collect();
@@ -117,7 +122,22 @@ impl Planner {
             schema: Schema::new(fields),
             if_not_exists: create.native.if_not_exists,
             with_data: create.with_data,
+            temporary,
         })))
+    }
+
+    /// Returns the name of a new table, and what happens to a temporary one.
+    async fn created(&self, name: &ObjectName, native: &CreateTable) -> Result<(TableName, Option<OnCommit>)> {
+        let in_temporary = name.schema.as_deref().is_some_and(temp::names_temporary);
+        if native.temporary || in_temporary {
+            let on_commit = native.on_commit.unwrap_or(OnCommit::PreserveRows);
+            return Ok((self.temporary_name(name)?, Some(on_commit)));
+        }
+        if native.on_commit.is_some() {
+            let message = "ON COMMIT can only be used on temporary tables";
+            return Err(SqlError::new(SqlState::parse("42P16"), message));
+        }
+        Ok((self.creation_name(name).await?, None))
     }
 
     /// Binds DROP TABLE.
@@ -125,10 +145,7 @@ impl Planner {
     /// # Errors
     /// 42P01, 42809 for a view.
     pub(super) async fn plan_drop_table(&self, drop: &ast::DropTable) -> Result<Plan> {
-        if drop.behavior == Some(DropBehavior::Cascade) {
-            tracing::debug!("DROP TABLE CASCADE drops nothing else: views are not tracked as dependants");
-        }
-        let mut plan = DropTablePlan { tables: Vec::new(), missing: Vec::new() };
+        let mut plan = DropTablePlan { tables: Vec::new(), missing: Vec::new(), cascaded: Vec::new() };
         for name in &drop.tables {
             match self.find(name).await? {
                 Some(record) if record.kind == TableKind::Table => plan.tables.push(record),
@@ -148,6 +165,7 @@ impl Planner {
                 }
             }
         }
+        plan.cascaded = self.dependents(&plan.tables, drop.behavior).await?;
         Ok(Plan::DropTable(Box::new(plan)))
     }
 }

@@ -1,5 +1,6 @@
 //! CREATE VIEW and DROP VIEW.
 
+use lancegate_auth::Object;
 use lancegate_catalog::{Table, TableKind, TableName};
 use lancegate_sql::ast;
 use sqlparser::ast::{CreateTableOptions, Statement as Native};
@@ -8,6 +9,7 @@ use super::query::QueryPlan;
 use super::tables::ensure_columns;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
+use crate::session::temp::is_temporary;
 use crate::sqlstate::SqlState;
 
 /// A bound CREATE VIEW.
@@ -32,6 +34,8 @@ pub struct DropViewPlan {
     pub views: Vec<Table>,
     /// Names that IF EXISTS passed over.
     pub missing: Vec<String>,
+    /// Views that go with them.
+    pub cascaded: Vec<Table>,
 }
 
 impl Planner {
@@ -57,6 +61,7 @@ impl Planner {
         if !bound.parameters.reported.is_empty() {
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, "views cannot have parameters"));
         }
+        ensure_no_temporary(&bound)?;
         ensure_columns(bound.columns.fields().iter().map(|field| field.name().as_str()))?;
         let existing = self.engine.catalog().table(&name).await?;
         let replaces = match existing {
@@ -75,7 +80,7 @@ impl Planner {
     /// # Errors
     /// 42P01, 42809 for a table.
     pub(super) async fn plan_drop_view(&self, drop: &ast::DropView) -> Result<Plan> {
-        let mut plan = DropViewPlan { views: Vec::new(), missing: Vec::new() };
+        let mut plan = DropViewPlan { views: Vec::new(), missing: Vec::new(), cascaded: Vec::new() };
         for name in &drop.views {
             match self.find(name).await? {
                 Some(record) if record.kind == TableKind::View => plan.views.push(record),
@@ -94,8 +99,21 @@ impl Planner {
                 }
             }
         }
+        plan.cascaded = self.dependents(&plan.views, drop.behavior).await?;
         Ok(Plan::DropView(Box::new(plan)))
     }
+}
+
+/// Refuses a query over temporary tables, which others would not find.
+///
+/// # Errors
+/// 0A000.
+pub(super) fn ensure_no_temporary(query: &QueryPlan) -> Result<()> {
+    let temporary = |object: &Object| matches!(object, Object::Table { namespace, .. } if is_temporary(namespace));
+    if query.reads.iter().any(|read| temporary(&read.requirement.object)) {
+        return Err(SqlError::not_supported("views over temporary tables are not supported"));
+    }
+    Ok(())
 }
 
 /// `CREATE VIEW v (a, b) AS q` is `SELECT * FROM (q) v (a, b)`.

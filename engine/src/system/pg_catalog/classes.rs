@@ -86,7 +86,8 @@ pub(super) fn pg_class(objects: &Objects) -> Result<RecordBatch> {
             row.columns.len(),
             row.rows,
         );
-        with_indexes(class, !row.indexes.is_empty())
+        let class = with_indexes(class, !row.indexes.is_empty());
+        if row.is_temporary() { with_text(class, "relpersistence", "t") } else { class }
     });
     let indexes = objects.relations.iter().flat_map(|row| {
         row.indexes.iter().map(|index| class(index.oid, &index.name, row.namespace_oid, row.owner, "i", 1, row.rows))
@@ -100,6 +101,13 @@ pub(super) fn pg_class(objects: &Objects) -> Result<RecordBatch> {
 fn with_indexes(mut class: Vec<ScalarValue>, has: bool) -> Vec<ScalarValue> {
     if let Some(place) = CLASS.iter().position(|(name, _)| *name == "relhasindex") {
         class[place] = boolean(has);
+    }
+    class
+}
+
+fn with_text(mut class: Vec<ScalarValue>, column: &str, value: &str) -> Vec<ScalarValue> {
+    if let Some(place) = CLASS.iter().position(|(name, _)| *name == column) {
+        class[place] = text(value);
     }
     class
 }
@@ -248,7 +256,7 @@ pub(super) fn pg_namespace(objects: &Objects) -> Result<RecordBatch> {
     let columns =
         [("oid", Kind::Oid("oid")), ("nspname", Kind::Text), ("nspowner", Kind::Int), ("nspacl", Kind::Texts)];
     let row = |oid: i32, name: &str, owner: i32| vec![int(oid), text(name), int(owner), null()];
-    let own = objects.namespaces.iter().map(|NamespaceRow { oid, name, owner }| row(*oid, name, *owner));
+    let own = objects.namespaces.iter().map(|NamespaceRow { oid, name, owner, comment: _ }| row(*oid, name, *owner));
     let system = [
         row(PG_CATALOG_OID, "pg_catalog", BOOTSTRAP_ROLE),
         row(INFORMATION_SCHEMA_OID, "information_schema", BOOTSTRAP_ROLE),
@@ -306,7 +314,12 @@ pub(super) fn pg_matviews(objects: &Objects) -> Result<RecordBatch> {
     relation(&columns, rows.collect())
 }
 
-/// Returns `pg_description`: what COMMENT says.
+/// The numbers of the relations that comments are on rows of.
+const PG_CLASS: i32 = 1259;
+const PG_NAMESPACE: i32 = 2615;
+const PG_DATABASE: i32 = 1262;
+
+/// Returns `pg_description`: what COMMENT says of relations, their columns and schemas.
 pub(super) fn pg_description(objects: &Objects) -> Result<RecordBatch> {
     let columns = [
         ("objoid", Kind::Oid("oid")),
@@ -314,10 +327,23 @@ pub(super) fn pg_description(objects: &Objects) -> Result<RecordBatch> {
         ("objsubid", Kind::Int),
         ("description", Kind::Text),
     ];
-    let rows = objects.relations.iter().filter_map(|row| {
-        let comment = row.record.comment.clone()?;
-        Some(vec![int(row.oid), int(1259), int(0), text(comment)])
+    let line = |oid: i32, class: i32, part: i32, comment: &String| vec![int(oid), int(class), int(part), text(comment)];
+    let relations = objects.relations.iter().flat_map(|row| {
+        let whole = row.record.comment.iter().map(|comment| line(row.oid, PG_CLASS, 0, comment));
+        whole.chain(row.comments.iter().map(|(number, comment)| line(row.oid, PG_CLASS, *number, comment)))
     });
+    let schemas =
+        objects.namespaces.iter().filter_map(|row| Some(line(row.oid, PG_NAMESPACE, 0, row.comment.as_ref()?)));
+    relation(&columns, relations.chain(schemas).collect())
+}
+
+/// Returns `pg_shdescription`: what COMMENT says of databases.
+pub(super) fn pg_shdescription(objects: &Objects) -> Result<RecordBatch> {
+    let columns = [("objoid", Kind::Oid("oid")), ("classoid", Kind::Oid("regclass")), ("description", Kind::Text)];
+    let rows = objects
+        .databases
+        .iter()
+        .filter_map(|row| Some(vec![int(row.oid), int(PG_DATABASE), text(row.comment.as_ref()?)]));
     relation(&columns, rows.collect())
 }
 

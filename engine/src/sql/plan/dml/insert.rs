@@ -6,9 +6,7 @@ use sqlparser::ast::{
     Expr, Insert, Query, SetExpr, Statement as Native, TableAlias, TableObject, TableWithJoins, Value,
 };
 
-use super::{
-    InsertPlan, ensure_plain, exactly, is_computed, no_column, non_default, only_columns, select, table_schema,
-};
+use super::{InsertPlan, exactly, is_computed, no_column, non_default, only_columns, select, table_schema};
 use crate::error::{Result, SqlError};
 use crate::sql::plan::{Plan, Planner};
 use crate::sql::resolve::BoundTable;
@@ -24,7 +22,6 @@ impl Planner {
     /// values, and what the query for the rows raises.
     pub(in crate::sql::plan) async fn plan_insert(&self, statement: &ast::Insert) -> Result<Plan> {
         let insert = statement.0.as_ref();
-        ensure_plain(insert.on.is_some(), "ON CONFLICT")?;
         let TableObject::TableName(native_name) = &insert.table else {
             return Err(SqlError::not_supported("only tables can be inserted into"));
         };
@@ -33,18 +30,28 @@ impl Planner {
         let table = self.change_target(&name).await?;
         let source = insert.source.clone().unwrap_or_else(|| Box::new(one_default_row()));
         let (columns, source) = self.given(&table, insert, *source)?;
-        let written = columns.clone();
+        let conflict = self.conflict(&table, insert)?;
+        let written = match &conflict {
+            None => columns.clone(),
+            Some(_) => plain_columns(&table),
+        };
         let finish = move |plan: LogicalPlan| only_columns(plan, &written);
         let native = Native::Insert(Insert {
             columns: columns.iter().map(|column| vec![exactly(column)].into()).collect(),
             source: Some(Box::new(source)),
             table_alias: None,
+            on: None,
             returning: None,
             ..insert.clone()
         });
         let source = self.bind_change(native, &name, &finish).await?;
         let from = TableWithJoins { relation: build::table(native_name.clone(), alias(insert)), joins: Vec::new() };
-        let returning = self.plan_returning(insert.returning.as_ref(), (&name, from), &table).await?;
+        let named = select::target(&from)?;
+        let returning = self.plan_returning(insert.returning.as_ref(), (&name, from.clone()), &table).await?;
+        if let Some(conflict) = conflict {
+            let target = (table, named, from.relation);
+            return self.plan_conflict(target, (insert, conflict), source, returning).await;
+        }
         Ok(Plan::Insert(Box::new(InsertPlan { table, source, returning })))
     }
 
@@ -86,6 +93,13 @@ impl Planner {
             None => Ok((columns, source)),
         }
     }
+}
+
+/// Returns the columns that a row may give values of.
+fn plain_columns(table: &BoundTable) -> Vec<String> {
+    let visible = provider::visible_schema(&table.dataset);
+    let names = visible.fields().iter().map(|field| field.name().clone());
+    names.filter(|name| !is_computed(table, name)).collect()
 }
 
 /// Returns the other name of the table, which its RETURNING list may use.

@@ -149,14 +149,26 @@ pub(super) fn reads_columns(value: &Expr) -> bool {
 }
 
 impl Target {
-    fn column(&self, name: &str) -> Expr {
+    /// Returns a column of the table.
+    pub(super) fn column(&self, name: &str) -> Expr {
         let mut parts = self.qualifier.clone();
         parts.push(exactly(name));
         Expr::CompoundIdentifier(parts)
     }
+
+    /// Returns what the table's columns are qualified with.
+    pub(super) fn qualifier(&self) -> &[Ident] {
+        &self.qualifier
+    }
 }
 
-fn item(expr: Expr, alias: &str) -> SelectItem {
+/// Returns a column of a relation, both names as they are written.
+pub(super) fn exactly_column(relation: &str, name: &str) -> Expr {
+    Expr::CompoundIdentifier(vec![exactly(relation), exactly(name)])
+}
+
+/// Returns `<expr> AS <alias>`.
+pub(super) fn item(expr: Expr, alias: &str) -> SelectItem {
     SelectItem::ExprWithAlias { expr, alias: exactly(alias) }
 }
 

@@ -1,0 +1,66 @@
+//! DROP … CASCADE and RESTRICT, and new names for views.
+
+use crate::harness::Gateway;
+use crate::rows::{error, rows, run};
+
+/// A table, a view of it, a view of that, and a materialized view of both.
+async fn started() -> (Gateway, tokio_postgres::Client) {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint); INSERT INTO t VALUES (1); CREATE TABLE u (id bigint)").await;
+    run(&client, "CREATE VIEW v AS SELECT id FROM t; CREATE SCHEMA s; CREATE VIEW s.w AS SELECT id FROM public.v")
+        .await;
+    run(&client, "CREATE MATERIALIZED VIEW m AS SELECT v.id FROM v JOIN t ON t.id = v.id").await;
+    run(&client, "CREATE VIEW free AS WITH t AS (SELECT id FROM u) SELECT id FROM t").await;
+    (gateway, client)
+}
+
+#[tokio::test]
+async fn cascade_drops_what_reads_it_and_nothing_else() {
+    let (gateway, client) = started().await;
+    let output = gateway.psql_with(&["-c", "DROP TABLE t CASCADE"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("drop cascades to 3 other objects"), "{said}");
+    for part in ["drop cascades to view v", "drop cascades to view w", "drop cascades to materialized view m"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let left = "SELECT table_name FROM information_schema.tables WHERE table_schema IN ('public', 's') ORDER BY 1";
+    assert_eq!(rows(&client, left).await, ["free", "u"], "a name of WITH is not the table");
+    assert!(!gateway.data().join("m.lance").exists());
+    run(&client, "DROP VIEW free CASCADE; DROP TABLE IF EXISTS nope CASCADE").await;
+}
+
+#[tokio::test]
+async fn restrict_names_what_is_in_the_way() {
+    let (_gateway, client) = started().await;
+    let refused = error(&client, "DROP TABLE t RESTRICT").await;
+    assert!(refused.starts_with("2BP01: cannot drop table t because other objects depend on it"), "{refused}");
+    assert!(refused.contains("view v depends on table t"), "{refused}");
+    assert!(refused.contains("view w depends on view v"), "{refused}");
+    assert!(refused.ends_with("Use DROP ... CASCADE to drop the dependent objects too."), "{refused}");
+    assert!(error(&client, "DROP VIEW v RESTRICT").await.starts_with("2BP01: cannot drop view v because"));
+    run(&client, "DROP MATERIALIZED VIEW m RESTRICT; DROP VIEW s.w RESTRICT").await;
+    // Without a word a view stays, and finds the table that gets the name next.
+    run(&client, "DROP TABLE t; CREATE TABLE t (id bigint)").await;
+    assert_eq!(rows(&client, "SELECT count(*) FROM v").await, ["0"]);
+}
+
+/// How dbt puts a new relation in the place of an old one.
+#[tokio::test]
+async fn views_get_new_names_as_dbt_gives_them() {
+    let (_gateway, client) = started().await;
+    run(&client, "COMMENT ON VIEW v IS 'kept'; GRANT SELECT ON VIEW v TO USER lancegate").await;
+    run(&client, r#"alter table "lancegate"."public"."v" rename to "v__dbt_backup""#).await;
+    run(&client, "CREATE VIEW v__dbt_tmp AS SELECT id + 1 AS id FROM t; ALTER VIEW v__dbt_tmp RENAME TO v").await;
+    assert_eq!(rows(&client, "SELECT id FROM v").await, ["2"]);
+    assert_eq!(
+        rows(&client, "SELECT id, obj_description('v__dbt_backup'::regclass) FROM v__dbt_backup").await,
+        ["1|kept"]
+    );
+    run(&client, "DROP VIEW IF EXISTS v__dbt_backup CASCADE; ALTER MATERIALIZED VIEW m RENAME TO m2").await;
+    assert_eq!(rows(&client, "SELECT count(*) FROM m2").await, ["1"]);
+    run(&client, "ALTER VIEW IF EXISTS nope RENAME TO other").await;
+    assert!(error(&client, "ALTER VIEW nope RENAME TO other").await.starts_with("42P01: "));
+    assert!(error(&client, "ALTER VIEW t RENAME TO other").await.starts_with("42809: \"t\" is not a view"));
+    assert!(error(&client, "ALTER VIEW v RENAME TO u").await.starts_with("42P07: "));
+}
