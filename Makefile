@@ -66,6 +66,14 @@ else
 	@echo "cargo-nextest is not installed (cargo install --locked cargo-nextest); using cargo test"
 	cargo test $(QUICK) $(TESTED)
 endif
+	LANCEGATE_BIN="$(CARGO_TARGET_DIR)/quick/lancegate" python3 conformance/run --light
+
+# What is installed is named by the run: Python and Node packages to the user's cache, packages of Debian.
+.PHONY: conformance
+conformance: tools python ## Run real clients on the gateway and render conformance/README.md.
+	$(call need,npm,npm)
+	cargo build $(QUICK) $(TESTED)
+	LANCEGATE_BIN="$(CARGO_TARGET_DIR)/quick/lancegate" python3 conformance/run --write
 
 .PHONY: lint
 lint: tools ## Check the format, the dependencies and run clippy; a warning is an error.

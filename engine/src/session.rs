@@ -135,7 +135,7 @@ impl Session {
             id,
             principal,
             database,
-            settings,
+            settings: settings.own(),
             transaction: TransactionStatus::Idle,
             savepoints: Vec::new(),
             written: Vec::new(),

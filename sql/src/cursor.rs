@@ -477,6 +477,7 @@ impl<'a> Cursor<'a> {
 /// `FOR SYSTEM_TIME AS OF VERSION 3` becomes `… VERSION(3)`: the native parser
 /// takes an expression there, and this is the nearest one. `TABLE t` becomes
 /// `SELECT * FROM t`: the native parser loses the two tokens behind `t`.
+/// A column's type `real ARRAY` becomes `real[]`, which is the same.
 fn native_tokens(lexemes: &[Lexeme]) -> (Vec<TokenWithSpan>, Vec<usize>) {
     let mut tokens = Vec::with_capacity(lexemes.len());
     let mut origins = Vec::with_capacity(lexemes.len());
@@ -486,6 +487,13 @@ fn native_tokens(lexemes: &[Lexeme]) -> (Vec<TokenWithSpan>, Vec<usize>) {
         if is_table_query(lexemes, index) {
             let select = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")];
             for token in select {
+                tokens.push(TokenWithSpan { token, span });
+                origins.push(index);
+            }
+            continue;
+        }
+        if is_array_of_column(lexemes, index) {
+            for token in [Token::LBracket, Token::RBracket] {
                 tokens.push(TokenWithSpan { token, span });
                 origins.push(index);
             }
@@ -527,6 +535,17 @@ fn is_table_query(lexemes: &[Lexeme], at: usize) -> bool {
     }
     let ends = behind >= lexemes.len() || token(behind) == Some(&Token::RParen) || is_one(behind, &BEHIND);
     starts && ends
+}
+
+/// Returns whether the token at `at` is the `ARRAY` behind the type of a column of CREATE TABLE.
+fn is_array_of_column(lexemes: &[Lexeme], at: usize) -> bool {
+    let token = |index: usize| lexemes.get(index).map(|lexeme| &lexeme.token.token);
+    let is_one = |index: usize, words: &[&str]| matches!(token(index), Some(Token::Word(word)) if words.iter().any(|keyword| is_word(word, keyword)));
+    at > 3
+        && is_one(0, &["TABLE", "TEMP", "TEMPORARY", "LOCAL", "GLOBAL"])
+        && is_one(at, &["ARRAY"])
+        && matches!(token(at - 1), Some(Token::Word(_) | Token::RParen))
+        && matches!(token(at + 1), Some(Token::Comma | Token::RParen))
 }
 
 fn is_version_value(lexemes: &[Lexeme]) -> bool {

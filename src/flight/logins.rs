@@ -89,6 +89,12 @@ impl Login {
     }
 }
 
+/// Returns the session that was not used for the longest, of one user or of all.
+fn oldest(sessions: &HashMap<Handle, Login>, of: Option<&UserName>) -> Option<Handle> {
+    let of = sessions.iter().filter(|(_, session)| of.is_none_or(|user| session.user == *user));
+    of.min_by_key(|(_, session)| session.used_at).map(|(handle, _)| *handle)
+}
+
 /// All sessions.
 #[derive(Debug, Default)]
 pub(super) struct Logins(Mutex<HashMap<Handle, Login>>);
@@ -102,10 +108,6 @@ impl Logins {
         let handle = Handle::new()?;
         let mut sessions = self.lock();
         let own = sessions.values().filter(|session| session.user == login.user).count();
-        let oldest = |sessions: &HashMap<Handle, Login>, of: Option<&UserName>| {
-            let of = sessions.iter().filter(|(_, session)| of.is_none_or(|user| session.user == *user));
-            of.min_by_key(|(_, session)| session.used_at).map(|(handle, _)| *handle)
-        };
         let out = match () {
             () if own >= OF_USER => oldest(&sessions, Some(&login.user)),
             () if sessions.len() >= OF_ALL => oldest(&sessions, None),

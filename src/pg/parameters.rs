@@ -48,6 +48,8 @@ pub(in crate::pg) fn resolve(declared: &[u32], planned: &[DataType]) -> Vec<Para
     let declared = declared.iter().copied().chain(std::iter::repeat(0));
     let resolved = planned.iter().zip(declared).map(|(data_type, declared)| {
         let oid = match declared {
+            // The planner's one use for sixteen bytes.
+            declared if is_unspecified(declared) && *data_type == DataType::FixedSizeBinary(16) => oid::UUID,
             declared if is_unspecified(declared) => pg_type(&Field::new("", data_type.clone(), true)).oid,
             declared => declared,
         };

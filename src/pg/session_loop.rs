@@ -315,6 +315,7 @@ impl<T: Transport> SessionLoop<T> {
     /// Appends ReadyForQuery, with the settings that changed before it.
     pub(in crate::pg) async fn ready(&mut self) {
         let mut session = self.session.lock().await;
+        session.settings.take_assigned();
         for (name, value) in session.settings.take_reports() {
             backend::parameter_status(&mut self.connection.out, name, &value);
         }
@@ -344,6 +345,7 @@ impl<T: Transport> SessionLoop<T> {
         self.forward_notices();
         reply::put_error(&mut self.connection.out, error);
         let mut session = self.session.lock().await;
+        session.settings.drop_assigned();
         if session.transaction == TransactionStatus::InBlock {
             session.transaction = TransactionStatus::Failed;
         }

@@ -79,7 +79,8 @@ pub(in crate::pg) enum RanTo {
 impl Worker {
     /// Plans and authorizes.
     pub(in crate::pg) async fn plan(&self, source: &Source, types: &[Option<DataType>]) -> Result<Authorized<Plan>> {
-        let session = self.session.lock().await;
+        let mut session = self.session.lock().await;
+        session.settings.take_assigned();
         ensure_block_goes_on(&session, &source.statement)?;
         let planning = async {
             let plan = self.engine.plan(&session, &source.statement, &source.text, types).await?;
@@ -97,7 +98,8 @@ impl Worker {
         known: Option<Known>,
     ) -> Result<Known> {
         if let Some(plan) = known {
-            let session = self.session.lock().await;
+            let mut session = self.session.lock().await;
+            session.settings.take_assigned();
             ensure_block_goes_on(&session, &source.statement)?;
             let renewing = self.engine.renew(&session, &plan);
             if cancellable(&self.ctx, Duration::ZERO, renewing).await? {

@@ -87,8 +87,17 @@ fn no_path_of_one_machine_is_mentioned() {
 fn lance_is_imported_by_its_owners_only() {
     // Table versions pass through binding as they are; the statements that
     // change tables commit through Lance.
-    let changes =
-        ["adopt", "alter", "dml", "ingest", "materialized/refresh", "materialized/state", "rewrite_rows", "tables"];
+    let changes = [
+        "adopt",
+        "alter",
+        "dml",
+        "ingest",
+        "materialized/refresh",
+        "materialized/state",
+        "merge",
+        "rewrite_rows",
+        "tables",
+    ];
     let changes = changes.map(|name| format!("engine/src/exec/{name}.rs"));
     let binds = [
         "engine/src/sql/resolve.rs",

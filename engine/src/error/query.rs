@@ -66,9 +66,14 @@ fn from_ref(error: &DataFusionError) -> SqlError {
 fn not_implemented(message: &str) -> SqlError {
     let number = message.starts_with("Decimal ")
         && (message.contains("supported scale") || message.contains("supported precision"));
-    match number {
-        true => SqlError::not_supported("numbers of more than 76 digits are not supported"),
-        false => SqlError::not_supported(lower(message)),
+    let unknown_type = message.strip_prefix("Unsupported SQL type ").filter(|name| {
+        // A name that is no keyword of the parser; the others are types that there are, but not here.
+        name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '.'))
+    });
+    match (number, unknown_type) {
+        (true, _) => SqlError::not_supported("numbers of more than 76 digits are not supported"),
+        (false, Some(name)) => SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")),
+        (false, None) => SqlError::not_supported(lower(message)),
     }
 }
 
@@ -246,6 +251,21 @@ fn by_words(message: &str) -> Option<SqlError> {
                 .hint("Free disk space and run the statement again."),
         );
     }
+    if message.contains("is declared as non-nullable but contains null values") {
+        // VALUES has the columns of the target, under names of its own.
+        return mapped(SqlState::NOT_NULL_VIOLATION, "null value violates not-null constraint".to_owned());
+    }
+    if message.starts_with("Aggregate functions are not allowed in the WHERE clause") {
+        return mapped(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in WHERE".to_owned());
+    }
+    if message.starts_with("LIMIT must be >= 0") {
+        return mapped(SqlState::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, "LIMIT must not be negative".to_owned());
+    }
+    if let Some(rest) = message.strip_prefix("Order by column out of bounds, specified: ") {
+        let position = rest.split(',').next().unwrap_or_default();
+        let text = format!("ORDER BY position {position} is not in select list");
+        return mapped(SqlState::INVALID_COLUMN_REFERENCE, text);
+    }
     if message.contains("more than one row") || message.contains("returned more than 1 row") {
         return mapped(
             SqlState::CARDINALITY_VIOLATION,
@@ -386,6 +406,22 @@ mod tests {
         for error in cases {
             assert_eq!(SqlError::from(error).code, SqlState::DIVISION_BY_ZERO);
         }
+    }
+
+    #[test]
+    fn what_is_told_in_words_has_the_code_of_postgresql() {
+        let cases = [
+            ("Column 'column1' is declared as non-nullable but contains null values", "23502"),
+            ("Aggregate functions are not allowed in the WHERE clause. Consider using HAVING instead", "42803"),
+            ("LIMIT must be >= 0, '-1' was provided", "2201W"),
+            ("Order by column out of bounds, specified: 5, max: 1", "42P10"),
+        ];
+        for (message, code) in cases {
+            let error = SqlError::from(DataFusionError::Plan(message.to_owned()));
+            assert_eq!(error.code.as_str(), code, "{message}");
+        }
+        let error = SqlError::from(DataFusionError::NotImplemented("Unsupported SQL type nothing".to_owned()));
+        assert_eq!((error.code.as_str(), error.message.as_str()), ("42704", "type \"nothing\" does not exist"));
     }
 
     #[test]

@@ -88,9 +88,12 @@ async fn append_kept(
         .await?;
     let count = counter.load(Ordering::Relaxed);
     let dataset = Arc::clone(&table.dataset);
+    let turn = engine.turn(table.record.id);
+    let gate = Arc::clone(&turn.gate).read_owned().await;
     let version = engine
         .runtime()
         .run_to_end(async move {
+            let _gate = gate;
             if let Operation::Append { fragments } = &transaction.operation {
                 durable::sync_fragments(&dataset, fragments, &[]).await?;
             }

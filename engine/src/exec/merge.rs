@@ -35,6 +35,9 @@ use crate::storage::durable;
 /// Batches that wait for a writer.
 const WAITING_MAX: usize = 2;
 
+/// How often a merge that adds rows loses to others before it keeps them from committing.
+const OPEN_ATTEMPTS: u32 = 2;
+
 /// What a merge did.
 #[derive(Debug, Default, Clone, Copy)]
 struct Merged {
@@ -56,14 +59,15 @@ pub(super) async fn merge(
     let mut bound = plan.rows.clone();
     let mut dataset = dml::version_of(&bound)?;
     let turn = engine.turn(plan.table.record.id);
-    let _turn = match plan.inserts {
+    let _merging = match plan.inserts {
         true => Some(tokio::select! {
             biased;
             () = ctx.cancel.cancelled() => return Err(ctx.error()),
-            turn = turn.lock_owned() => turn,
+            merging = Arc::clone(&turn.merging).lock_owned() => merging,
         }),
         false => None,
     };
+    let mut closed = None;
     if plan.inserts {
         // Whoever had the turn before has most often written.
         let newest = engine.store().open(&plan.table.record.location).await?;
@@ -74,6 +78,17 @@ pub(super) async fn merge(
         }
     }
     for attempt in 1..=dml::ATTEMPTS_MAX {
+        if plan.inserts && attempt > OPEN_ATTEMPTS && closed.is_none() {
+            closed = Some(tokio::select! {
+                biased;
+                () = ctx.cancel.cancelled() => return Err(ctx.error()),
+                closed = Arc::clone(&turn.gate).write_owned() => closed,
+            });
+            // What was committed while the gate was being closed.
+            let rebind = plan.rebind.clone();
+            bound = engine.runtime().run(async move { rebind.bind().await }).await?;
+            dataset = dml::version_of(&bound)?;
+        }
         let rows = query::rows(engine, &bound, parameters.clone(), ctx).await?;
         let job = Job {
             dataset: Arc::clone(&dataset),

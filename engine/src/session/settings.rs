@@ -7,7 +7,7 @@
 //! a dot, which a client may use for its own notes as in PostgreSQL.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lancegate_wire::settings::{ByteaOutput, FormatSettings, TimeZone};
@@ -46,6 +46,18 @@ pub struct Settings {
     revision: u64,
     /// What every statement asks for, read once per revision.
     derived: OnceLock<Derived>,
+    /// What a running statement has assigned by `set_config`. The snapshot that it runs with shares the list with its
+    /// session.
+    assigned: Arc<Mutex<Vec<Assigned>>>,
+}
+
+/// A value that `set_config` has checked.
+#[derive(Debug)]
+struct Assigned {
+    name: String,
+    /// `None` for the default.
+    value: Option<String>,
+    local: bool,
 }
 
 /// Values that every statement needs, parsed.
@@ -159,6 +171,45 @@ impl Settings {
         self.current.insert(key, changed.value.clone());
         self.touch();
         Ok(changed)
+    }
+
+    /// Checks a value for `set_config`, and keeps it until the statement is over. Returns it as it will be shown.
+    ///
+    /// # Errors
+    /// As [`Settings::set`].
+    pub(crate) fn assign(&self, name: &str, value: Option<&str>, local: bool) -> Result<String> {
+        let mut tried = self.clone();
+        let changed = match value {
+            Some(value) => tried.set(name, value)?,
+            None => tried.reset(name)?,
+        };
+        let assigned = Assigned { name: name.to_owned(), value: value.map(str::to_owned), local };
+        self.assigned.lock().unwrap_or_else(PoisonError::into_inner).push(assigned);
+        Ok(changed.value)
+    }
+
+    /// Begins a list of its own for `set_config`, for a session whose settings are a copy of others.
+    pub(super) fn own(mut self) -> Self {
+        self.assigned = Arc::default();
+        self
+    }
+
+    /// Forgets what a statement that failed has assigned.
+    pub fn drop_assigned(&mut self) {
+        self.assigned.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Makes the values effective that the last statement has assigned by `set_config`.
+    pub fn take_assigned(&mut self) {
+        let assigned = std::mem::take(&mut *self.assigned.lock().unwrap_or_else(PoisonError::into_inner));
+        for Assigned { name, value, local } in assigned {
+            // It was checked before; only the number of invented names may have grown beyond its limit since.
+            let _ = match (value, local) {
+                (Some(value), false) => self.set(&name, &value),
+                (Some(value), true) => self.set_local(&name, &value),
+                (None, _) => self.reset(&name),
+            };
+        }
     }
 
     /// Returns the effective value.

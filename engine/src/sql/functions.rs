@@ -24,8 +24,10 @@ pub mod of_objects;
 pub mod of_path;
 pub mod of_privileges;
 pub mod of_session;
+pub(crate) mod of_text;
 pub mod postgres;
 pub(crate) mod registered;
+mod sleep;
 mod sum;
 pub(crate) mod udf;
 
@@ -54,6 +56,7 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
     for function in json::functions() {
         context.register_udf(function);
     }
+    context.register_udf(sleep::function());
     context.register_udaf(sum::function());
     let mut state = context.state();
     state.register_expr_planner(Arc::new(json::JsonOperators::new()))?;

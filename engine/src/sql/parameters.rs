@@ -4,8 +4,11 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Cast, Expr, LogicalPlan, TypeSignature};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TypeSignature};
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{Result, SqlError};
@@ -118,18 +121,18 @@ fn cast(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
 }
 
 /// Returns the parameters that are arguments of functions with one signature, as
-/// registered Functions have.
+/// registered Functions have, and the lists of `x = ANY ($1)`.
 fn arguments(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
     let mut found = Vec::new();
     plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
-                if let Expr::ScalarFunction(function) = expr
-                    && let TypeSignature::Exact(types) = &function.func.signature().type_signature
-                {
+                if let Expr::ScalarFunction(function) = expr {
+                    let types = argument_types(function, &schema);
                     for (argument, data_type) in function.args.iter().zip(types) {
                         if let Expr::Placeholder(placeholder) = argument {
-                            found.extend(index_of(&placeholder.id).ok().map(|index| (index, data_type.clone())));
+                            found.extend(index_of(&placeholder.id).ok().map(|index| (index, data_type)));
                         }
                     }
                 }
@@ -138,6 +141,22 @@ fn arguments(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
         })
     })?;
     Ok(found)
+}
+
+/// Returns the types that the arguments of a call have to have, as far as they are known.
+fn argument_types(function: &ScalarFunction, schema: &DFSchema) -> Vec<DataType> {
+    match &function.func.signature().type_signature {
+        TypeSignature::Exact(types) => types.clone(),
+        // A cast to uuid, which takes text and bytes.
+        _ if function.func.name() == "uuid" => vec![DataType::FixedSizeBinary(16)],
+        // What `x = ANY (list)` is bound to.
+        _ if function.func.name() == "array_has" => {
+            let element = function.args.get(1).and_then(|element| element.get_type(schema).ok());
+            let element = element.filter(|element| !element.is_null());
+            element.map(|element| DataType::List(Arc::new(Field::new_list_field(element, true)))).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Returns the parameters of LIMIT and OFFSET, which are whole numbers.

@@ -21,6 +21,9 @@ use crate::storage::provider::SYSTEM_COLUMNS;
 pub mod array;
 pub mod build;
 pub mod catalog;
+mod catalog_columns;
+mod forms;
+pub mod known;
 pub mod versions;
 
 /// Schemas whose functions are called without naming the schema.
@@ -36,6 +39,13 @@ struct Postgres;
 impl VisitorMut for Postgres {
     type Break = ();
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        if let Statement::Insert(native::Insert { source: Some(source), .. }) = statement {
+            forms::values_in_insert(source);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
             with.cte_tables.iter_mut().for_each(name_columns_at_first);
@@ -45,7 +55,20 @@ impl VisitorMut for Postgres {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Function(function) => unqualify(function),
+            Expr::Function(function) => {
+                unqualify(function);
+                forms::subscripts(function);
+                forms::expanded(function);
+            }
+            // `t.list[1]` names a column first, `(row).field` does not.
+            Expr::CompoundFieldAccess { root, access_chain }
+                if !matches!(root.as_ref(), Expr::Identifier(_) | Expr::CompoundIdentifier(_)) =>
+            {
+                forms::field_names(access_chain);
+            }
+            Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+                forms::escaped_pattern(pattern, escape_char);
+            }
             Expr::Collate { expr: inner, collation } if is_byte_order(collation) => {
                 let inner = inner.as_ref().clone();
                 *expr = inner;
@@ -78,6 +101,13 @@ impl VisitorMut for Postgres {
         if let TableFactor::Table { name, args: Some(_), .. } = factor {
             strip_schema(name);
         }
+        forms::function_in_from(factor);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        forms::exists_as_value(select);
+        forms::rows_in_select(select);
         ControlFlow::Continue(())
     }
 }

@@ -14,7 +14,7 @@ use crate::sqlstate::SqlState;
 const NUMERIC: (u8, i8) = (38, 10);
 const NUMERIC_PRECISION_MAX: u64 = 76;
 /// The key under which Arrow names an extension type.
-const EXTENSION_NAME: &str = "ARROW:extension:name";
+pub(crate) const EXTENSION_NAME: &str = "ARROW:extension:name";
 /// Arrow's type of UUIDs.
 pub(crate) const ARROW_UUID: &str = "arrow.uuid";
 

@@ -1,32 +1,41 @@
-//! UUIDs: sixteen bytes in a table, text in SQL.
+//! UUIDs, bytea and JSON where text meets them: sixteen bytes, bytes and text in a
+//! table, text in SQL.
 //!
 //! Arrow casts text to bytes by its bytes, so a comparison of a UUID column with
-//! a string would silently never hold. Before types are coerced, every place
-//! where text meets a UUID is given the conversion that PostgreSQL makes.
+//! a string would silently never hold, and `'\x00'::bytea` would be four characters.
+//! Before types are coerced, every place where text meets one of them is given
+//! the conversion that PostgreSQL makes.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use bytes::BytesMut;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, ScalarUDF, Volatility};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, ScalarUDF, Volatility};
 use datafusion::scalar::ScalarValue;
 use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
+use lancegate_wire::types::PG_TYPE_KEY;
+use lancegate_wire::{FormatSettings, RowEncoder};
 use sqlparser::ast::DataType as SqlType;
 
 use crate::error::{Result, SqlError};
 use crate::sql::functions::udf::{RowFunction, text, utf8};
-use crate::sql::types::ARROW_UUID;
+use crate::sql::types::{ARROW_UUID, EXTENSION_NAME};
 use crate::sqlstate::SqlState;
 
 /// How many bytes a UUID has.
 const BYTES: i32 = 16;
+/// What stands before the first field of a DataRow message.
+const DATA_ROW_HEAD: usize = 1 + 4 + 2 + 4;
+const UUID: DataType = DataType::FixedSizeBinary(BYTES);
 
 /// Type names in casts that DataFusion has no type for.
 #[derive(Debug, Default)]
@@ -35,29 +44,31 @@ pub(crate) struct PostgresTypes(PgOidTypePlanner);
 impl TypePlanner for PostgresTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> datafusion::common::Result<Option<FieldRef>> {
         Ok(match sql_type {
-            SqlType::Uuid => {
-                let metadata = HashMap::from([("ARROW:extension:name".to_owned(), ARROW_UUID.to_owned())]);
-                Some(Arc::new(Field::new("", DataType::FixedSizeBinary(BYTES), true).with_metadata(metadata)))
-            }
-            SqlType::JSON | SqlType::JSONB => Some(Arc::new(Field::new("", DataType::Utf8, true))),
+            SqlType::Uuid => Some(marked(UUID, EXTENSION_NAME, ARROW_UUID)),
+            SqlType::JSON | SqlType::JSONB => Some(marked(DataType::Utf8, PG_TYPE_KEY, "json")),
             other => self.0.plan_type_field(other)?,
         })
     }
 }
 
-/// Puts the conversions between text and UUID into a bound plan.
+fn marked(data_type: DataType, key: &str, value: &str) -> FieldRef {
+    let metadata = HashMap::from([(key.to_owned(), value.to_owned())]);
+    Arc::new(Field::new("", data_type, true).with_metadata(metadata))
+}
+
+/// Puts the conversions between text and these types into a bound plan.
 ///
 /// # Errors
 /// If the plan cannot be rebuilt.
-pub(crate) fn coerce(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let (parse, print) = (Arc::new(parser()), Arc::new(printer()));
+pub(crate) fn coerce(plan: LogicalPlan, settings: &FormatSettings) -> Result<LogicalPlan> {
+    let conversions = Conversions::new(settings);
     let coerced = plan.transform_up_with_subqueries(|node| {
         let inputs: Vec<&LogicalPlan> = node.inputs();
         let schema = merge_schema(&inputs);
         let names = NamePreserver::new(&node);
         let changed = node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let changed = expr.transform_up(|expr| Ok(convert(expr, &schema, &parse, &print)))?;
+            let changed = expr.transform_up(|expr| Ok(conversions.convert(expr, &schema)))?;
             Ok(if changed.transformed { changed.update_data(|expr| name.restore(expr)) } else { changed })
         })?;
         if changed.transformed { changed.map_data(LogicalPlan::recompute_schema) } else { Ok(changed) }
@@ -65,57 +76,231 @@ pub(crate) fn coerce(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(coerced.data)
 }
 
-fn convert(expr: Expr, schema: &DFSchema, parse: &Arc<ScalarUDF>, print: &Arc<ScalarUDF>) -> Transformed<Expr> {
-    let kind = |expr: &Expr| expr.get_type(schema).ok();
-    let is_uuid = |expr: &Expr| kind(expr) == Some(DataType::FixedSizeBinary(BYTES));
-    let is_text = |expr: &Expr| kind(expr).is_some_and(|kind| kind.is_string());
-    match expr {
-        Expr::Cast(cast) if *cast.field.data_type() == DataType::FixedSizeBinary(BYTES) && is_text(&cast.expr) => {
-            Transformed::yes(parse.call(vec![*cast.expr]))
+/// The functions that convert.
+struct Conversions {
+    uuid_in: Arc<ScalarUDF>,
+    uuid_out: Arc<ScalarUDF>,
+    bytea_in: Arc<ScalarUDF>,
+    bytea_out: Arc<ScalarUDF>,
+    json_in: Arc<ScalarUDF>,
+    value_out: Arc<ScalarUDF>,
+    /// As `value_out`, in the time zone of the session.
+    instant_out: Arc<ScalarUDF>,
+}
+
+impl Conversions {
+    fn new(settings: &FormatSettings) -> Self {
+        Self {
+            uuid_in: Arc::new(uuid_in()),
+            uuid_out: Arc::new(uuid_out()),
+            bytea_in: Arc::new(bytea_in()),
+            bytea_out: Arc::new(bytea_out()),
+            json_in: Arc::new(json_in()),
+            value_out: Arc::new(value_out("value_out", Volatility::Immutable, FormatSettings::default())),
+            instant_out: Arc::new(value_out("instant_out", Volatility::Stable, settings.clone())),
         }
-        Expr::Cast(cast) if cast.field.data_type().is_string() && is_uuid(&cast.expr) => {
-            Transformed::yes(print.call(vec![*cast.expr]))
+    }
+
+    fn convert(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+        let kind = |expr: &Expr| expr.get_type(schema).ok();
+        let is_uuid = |expr: &Expr| kind(expr) == Some(UUID);
+        let is_text = |expr: &Expr| kind(expr).is_some_and(|kind| kind.is_string());
+        let is_open =
+            |expr: &Expr| matches!(expr, Expr::Placeholder(_)) || kind(expr).is_none_or(|kind| kind.is_null());
+        let parse = |expr: Expr| self.uuid_in.call(vec![expr]);
+        match expr {
+            Expr::Cast(cast) => self.convert_cast(cast, &is_text, &is_open, &kind),
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_uuid(&left) && is_text(&right) => {
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right: Box::new(parse(*right)) }))
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_text(&left) && is_uuid(&right) => {
+                Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: Box::new(parse(*left)), op, right }))
+            }
+            Expr::InList(mut list) if is_uuid(&list.expr) && list.list.iter().any(is_text) => {
+                let values = list.list.into_iter();
+                list.list = values.map(|value| if is_text(&value) { parse(value) } else { value }).collect();
+                Transformed::yes(Expr::InList(list))
+            }
+            // `flag = 't'`: a literal takes the type of what it is compared with.
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if kind(&left) == Some(DataType::Boolean) => {
+                let (right, changed) = truth(*right);
+                let expr = Expr::BinaryExpr(BinaryExpr { left, op, right: Box::new(right) });
+                if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+            }
+            Expr::Case(mut case) if case.expr.as_ref().and_then(|expr| kind(expr)) == Some(DataType::Boolean) => {
+                let mut any = false;
+                for (when, _) in &mut case.when_then_expr {
+                    let (value, changed) = truth(when.as_ref().clone());
+                    **when = value;
+                    any |= changed;
+                }
+                if any { Transformed::yes(Expr::Case(case)) } else { Transformed::no(Expr::Case(case)) }
+            }
+            other => Transformed::no(other),
         }
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_uuid(&left) && is_text(&right) => {
-            let right = Box::new(parse.call(vec![*right]));
-            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+    }
+
+    /// A cast that is written out. A parameter takes the type itself, and keeps it as its own.
+    fn convert_cast(
+        &self,
+        cast: Cast,
+        is_text: &impl Fn(&Expr) -> bool,
+        is_open: &impl Fn(&Expr) -> bool,
+        kind: &impl Fn(&Expr) -> Option<DataType>,
+    ) -> Transformed<Expr> {
+        let to = cast.field.data_type().clone();
+        let is_json = cast.field.metadata().get(PG_TYPE_KEY).is_some_and(|name| name == "json");
+        let text = is_text(&cast.expr);
+        let call = |function: &Arc<ScalarUDF>, expr: Expr| Transformed::yes(function.call(vec![expr]));
+        match (&to, kind(&cast.expr)) {
+            (&UUID, _) if text || is_open(&cast.expr) => call(&self.uuid_in, *cast.expr),
+            (&UUID, Some(UUID)) => call(&self.uuid_in, *cast.expr),
+            (DataType::Binary, _) if text && !matches!(*cast.expr, Expr::Placeholder(_)) => {
+                call(&self.bytea_in, *cast.expr)
+            }
+            (DataType::Utf8, _) if is_json && (text || is_open(&cast.expr)) => call(&self.json_in, *cast.expr),
+            (to, Some(UUID)) if to.is_string() => call(&self.uuid_out, *cast.expr),
+            (to, Some(from)) if to.is_string() && from.is_binary() => call(&self.bytea_out, *cast.expr),
+            (to, Some(DataType::List(_) | DataType::FixedSizeList(..) | DataType::LargeList(_))) if to.is_string() => {
+                call(&self.value_out, *cast.expr)
+            }
+            (to, Some(DataType::Timestamp(_, None) | DataType::Interval(_))) if to.is_string() => {
+                call(&self.value_out, *cast.expr)
+            }
+            (to, Some(DataType::Timestamp(_, Some(_)))) if to.is_string() => call(&self.instant_out, *cast.expr),
+            _ => Transformed::no(Expr::Cast(cast)),
         }
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_text(&left) && is_uuid(&right) => {
-            let left = Box::new(parse.call(vec![*left]));
-            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
-        }
-        Expr::InList(mut list) if is_uuid(&list.expr) && list.list.iter().any(is_text) => {
-            let values = list.list.into_iter();
-            list.list = values.map(|value| if is_text(&value) { parse.call(vec![value]) } else { value }).collect();
-            Transformed::yes(Expr::InList(list))
-        }
-        other => Transformed::no(other),
     }
 }
 
-fn parser() -> ScalarUDF {
-    let returns = DataType::FixedSizeBinary(BYTES);
-    RowFunction::define("uuid_in", &[1], returns, Volatility::Immutable, |arguments| {
-        let Some(text) = arguments.first().and_then(text) else {
-            return Ok(ScalarValue::FixedSizeBinary(BYTES, None));
-        };
-        match parse_text(&text) {
-            Some(bytes) => Ok(ScalarValue::FixedSizeBinary(BYTES, Some(bytes))),
-            None => Err(DataFusionError::External(Box::new(SqlError::new(
-                SqlState::INVALID_TEXT_REPRESENTATION,
-                format!("invalid input syntax for type uuid: \"{text}\""),
-            )))),
-        }
+/// Makes a truth value of a literal that PostgreSQL reads as one, and tells whether it was.
+fn truth(expr: Expr) -> (Expr, bool) {
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) = &expr else { return (expr, false) };
+    let value = match text.trim().to_ascii_lowercase().as_str() {
+        "t" | "true" | "y" | "yes" | "on" | "1" => true,
+        "f" | "false" | "n" | "no" | "off" | "0" => false,
+        _ => return (expr, false),
+    };
+    (Expr::Literal(ScalarValue::Boolean(Some(value)), metadata.clone()), true)
+}
+
+fn refused(kind: &str, text: &str) -> DataFusionError {
+    DataFusionError::External(Box::new(SqlError::new(
+        SqlState::INVALID_TEXT_REPRESENTATION,
+        format!("invalid input syntax for type {kind}: \"{text}\""),
+    )))
+}
+
+/// Reads text; sixteen bytes, such as a parameter's, are passed on.
+fn uuid_in() -> ScalarUDF {
+    RowFunction::marked("uuid", UUID, (EXTENSION_NAME, ARROW_UUID), |arguments| match arguments.first() {
+        Some(ScalarValue::FixedSizeBinary(_, bytes)) => Ok(ScalarValue::FixedSizeBinary(BYTES, bytes.clone())),
+        other => match other.and_then(text) {
+            None => Ok(ScalarValue::FixedSizeBinary(BYTES, None)),
+            Some(text) => match parse_text(&text) {
+                Some(bytes) => Ok(ScalarValue::FixedSizeBinary(BYTES, Some(bytes))),
+                None => Err(refused("uuid", &text)),
+            },
+        },
     })
 }
 
-fn printer() -> ScalarUDF {
+fn uuid_out() -> ScalarUDF {
     RowFunction::define("uuid_out", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
         Ok(match arguments.first() {
             Some(ScalarValue::FixedSizeBinary(_, Some(bytes))) => utf8(Some(print_bytes(bytes))),
             _ => ScalarValue::Utf8(None),
         })
     })
+}
+
+fn bytea_in() -> ScalarUDF {
+    RowFunction::define("bytea_in", &[1], DataType::Binary, Volatility::Immutable, |arguments| {
+        let Some(text) = arguments.first().and_then(text) else { return Ok(ScalarValue::Binary(None)) };
+        match bytes_of(&text) {
+            Some(bytes) => Ok(ScalarValue::Binary(Some(bytes))),
+            None => Err(refused("bytea", &text)),
+        }
+    })
+}
+
+fn bytea_out() -> ScalarUDF {
+    RowFunction::define("bytea_out", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
+        let bytes = match arguments.first() {
+            Some(ScalarValue::Binary(bytes) | ScalarValue::LargeBinary(bytes) | ScalarValue::BinaryView(bytes)) => {
+                bytes
+            }
+            _ => &None,
+        };
+        Ok(utf8(bytes.as_ref().map(|bytes| {
+            bytes.iter().fold("\\x".to_owned(), |mut text, byte| {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+        })))
+    })
+}
+
+fn json_in() -> ScalarUDF {
+    RowFunction::marked("json", DataType::Utf8, (PG_TYPE_KEY, "json"), |arguments| {
+        let Some(text) = arguments.first().and_then(text) else { return Ok(ScalarValue::Utf8(None)) };
+        match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+            Ok(_) => Ok(utf8(Some(text))),
+            Err(error) => Err(DataFusionError::External(Box::new(
+                SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json")
+                    .detail(error.to_string()),
+            ))),
+        }
+    })
+}
+
+/// The text of an array or a time is what the wire has for it.
+fn value_out(name: &str, volatility: Volatility, settings: FormatSettings) -> ScalarUDF {
+    RowFunction::define(name, &[1], DataType::Utf8, volatility, move |arguments| {
+        let Some(value) = arguments.first().filter(|value| !value.is_null()) else {
+            return Ok(ScalarValue::Utf8(None));
+        };
+        let schema = Arc::new(Schema::new(vec![Field::new("", value.data_type(), true)]));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![value.to_array()?])?;
+        let mut row = BytesMut::new();
+        RowEncoder::new(&schema, &[], &settings)
+            .and_then(|encoder| encoder.encode_rows(&batch, 0..1, &mut row))
+            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        // DataRow: its letter, its length, one field, the length of that.
+        let text = row.get(DATA_ROW_HEAD..).map(String::from_utf8_lossy);
+        Ok(utf8(text.map(String::from)))
+    })
+}
+
+/// PostgreSQL documentation, "Binary Data Types": `\x` and hexadecimal digits, or text in which `\\` is a
+/// backslash and `\ooo` a byte.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    if let Some(digits) = text.strip_prefix("\\x") {
+        let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        let (pairs, rest) = digits.as_chunks::<2>();
+        if !rest.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        return pairs.iter().map(byte).collect();
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'\\' {
+            bytes.push(*first);
+        } else if let Some(after) = after.strip_prefix(b"\\") {
+            bytes.push(b'\\');
+            rest = after;
+        } else {
+            let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok())?;
+            bytes.push(u8::from_str_radix(digits, 8).ok()?);
+            rest = &after[3..];
+        }
+    }
+    Some(bytes)
 }
 
 /// PostgreSQL reads upper and lower case, with or without braces, and a hyphen
@@ -145,7 +330,23 @@ fn print_bytes(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_text, print_bytes};
+    use super::{bytes_of, parse_text, print_bytes};
+
+    #[test]
+    fn bytea_is_read_in_both_forms() {
+        let cases: [(&str, Option<&[u8]>); 7] = [
+            ("\\x00fF 1", None),
+            ("\\x00 fF", Some(&[0, 255])),
+            ("abc", Some(b"abc")),
+            ("a\\\\b\\001", Some(b"a\\b\x01")),
+            ("\\9", None),
+            ("\\400", None),
+            ("", Some(b"")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(bytes_of(text).as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn uuids_are_read_in_every_form_and_written_in_one() {

@@ -88,7 +88,12 @@ impl CopyDecoder {
             return Ok(());
         }
         if self.options.format == CopyFormat::Binary {
-            return Err(copy_error("unexpected EOF in COPY data"));
+            // As in PostgreSQL, the data may end behind a row without the trailer; the ADBC driver leaves it out.
+            if self.before_header || !self.buffer.is_empty() {
+                return Err(copy_error("unexpected EOF in COPY data"));
+            }
+            self.ended = true;
+            return Ok(());
         }
         if self.inside_quotes {
             return Err(copy_error("unterminated CSV quoted field"));

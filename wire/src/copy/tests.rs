@@ -80,9 +80,15 @@ fn a_row_over_the_limit_is_refused() {
 #[test]
 fn binary_data_must_be_complete() {
     let binary = options(CopyFormat::Binary);
+    check_error(&binary, b"", "unexpected EOF in COPY data");
     let mut data = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
-    check_error(&binary, &data, "unexpected EOF in COPY data");
-    data.extend_from_slice(b"\0\x02\0\0\0\x01x\xff\xff\xff\xff\xff\xff");
+    check_error(&binary, &data[..15], "unexpected EOF in COPY data");
+    check(&binary, &data, &[]);
+    data.extend_from_slice(b"\0\x02\0\0\0\x01x\xff\xff\xff\xff");
+    check_error(&binary, &data[..data.len() - 1], "unexpected EOF in COPY data");
+    // The trailer may be left out.
+    check(&binary, &data, &[row(Some("x"), None)]);
+    data.extend_from_slice(b"\xff\xff");
     check(&binary, &data, &[row(Some("x"), None)]);
     data.push(0);
     check_error(&binary, &data, "received copy data after EOF marker");

@@ -122,6 +122,7 @@ static TABLE: &[Parameter] = &[
     reported(user("default_transaction_read_only", "off", Kind::Bool, "Whether new transactions may only read")),
     user("escape_string_warning", "on", Kind::Bool, "Warn about backslashes in ordinary string literals"),
     user("extra_float_digits", "1", Kind::Integer { min: -15, max: 3 }, "Digits shown for floating-point values"),
+    user("force_parallel_mode", "off", Kind::Enum(&["off", "on", "regress"]), "Kept for drivers; does nothing"),
     user("idle_in_transaction_session_timeout", "0", Kind::Millis, "Time that a session may idle in a transaction"),
     user("idle_session_timeout", "0", Kind::Millis, "Time that a session may idle outside a transaction"),
     reported(fixed("in_hot_standby", "off", "Whether the server is a standby")),

@@ -151,7 +151,7 @@ fn to_json(value: &ScalarValue) -> Result<String> {
         ScalarValue::Boolean(_) => value.to_string(),
         ScalarValue::Float32(Some(number)) if !number.is_finite() => quoted(value.to_string()),
         ScalarValue::Float64(Some(number)) if !number.is_finite() => quoted(value.to_string()),
-        value if value.data_type().is_numeric() => value.to_string(),
+        value if value.data_type().is_numeric() => as_string(&value.cast_to(&DataType::Utf8)?).unwrap_or_default(),
         ScalarValue::List(_) | ScalarValue::LargeList(_) | ScalarValue::FixedSizeList(_) => {
             let list = value.to_array()?;
             let list = arrow::array::make_array(list.to_data());
@@ -167,7 +167,7 @@ fn to_json(value: &ScalarValue) -> Result<String> {
             });
             format!("{{{}}}", members.collect::<Result<Vec<_>>>()?.join(","))
         }
-        other => quoted(as_string(other).unwrap_or_default()),
+        other => quoted(as_string(&other.cast_to(&DataType::Utf8)?).unwrap_or_default()),
     })
 }
 

@@ -9,6 +9,7 @@ use super::udf::{RowFunction, text, utf8};
 use crate::error::SqlError;
 use crate::session::settings::SERVER_VERSION;
 use crate::sql::caller::Caller;
+use crate::sqlstate::SqlState;
 
 /// The functions that always answer the same in a session, whatever its
 /// settings are.
@@ -36,6 +37,7 @@ pub fn functions(caller: &Caller) -> Vec<ScalarUDF> {
     functions.push(RowFunction::constant("pg_backend_pid", ScalarValue::Int32(Some(caller.session_id))));
     functions.push(RowFunction::constant("version", utf8(Some(format!("PostgreSQL {SERVER_VERSION}")))));
     functions.push(current_setting(caller));
+    functions.push(set_config(caller));
     functions
 }
 
@@ -49,6 +51,21 @@ fn current_setting(caller: &Caller) -> ScalarUDF {
             Err(_) if missing_ok => Ok(ScalarValue::Utf8(None)),
             Err(error) => Err(external(error)),
         }
+    })
+}
+
+/// `set_config(name, value, is_local)`. The statement goes on with the settings that
+/// it began with; the next one has the new value.
+fn set_config(caller: &Caller) -> ScalarUDF {
+    let settings = caller.settings.clone();
+    RowFunction::define("set_config", &[3], DataType::Utf8, Volatility::Volatile, move |arguments| {
+        let [name, value, local] = arguments else { return Ok(ScalarValue::Utf8(None)) };
+        let Some(name) = text(name) else {
+            let error = SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name");
+            return Err(external(error));
+        };
+        let local = matches!(local, ScalarValue::Boolean(Some(true)));
+        Ok(utf8(Some(settings.assign(&name, text(value).as_deref(), local).map_err(external)?)))
     })
 }
 

@@ -2,10 +2,13 @@
 //! for every session, because what they ask about does not exist here:
 //! sequences, tablespaces, inheritance, advisory locks.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::scalar::ScalarValue;
 
+use lancegate_wire::types;
+
+use super::of_text;
 use super::udf::{RowFunction, number, text, utf8};
 
 /// Returns the functions of all sessions.
@@ -15,11 +18,33 @@ pub fn functions() -> Vec<ScalarUDF> {
     functions.extend(visible());
     functions.extend(sizes());
     functions.extend(encodings());
+    functions.extend(of_text::functions());
+    functions.push(RowFunction::define("pg_typeof", &[1], DataType::Utf8, Volatility::Stable, |arguments| {
+        let name = |value: &ScalarValue| {
+            let oid = types::pg_type(&Field::new("", value.data_type(), true)).oid;
+            types::format_type(oid, -1)
+        };
+        Ok(utf8(arguments.first().map(name)))
+    }));
+    functions.push(RowFunction::define("to_regtype", &[1], DataType::Int32, Volatility::Stable, |arguments| {
+        Ok(ScalarValue::Int32(arguments.first().and_then(text).and_then(|name| type_number(&name))))
+    }));
     functions.push(RowFunction::define("pg_get_expr", &[2, 3], DataType::Utf8, Volatility::Stable, |arguments| {
         // What would be a node tree is stored as SQL text.
         Ok(utf8(arguments.first().and_then(text)))
     }));
     functions
+}
+
+/// The number of a type by one of its names; `None` for a type that there is not.
+fn type_number(name: &str) -> Option<i32> {
+    let name = name.trim().trim_matches('"');
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(name).to_ascii_lowercase();
+    let (element, array) = name.strip_suffix("[]").map_or((name.as_str(), false), |element| (element, true));
+    let found = types::builtin_by_name(element)
+        .or_else(|| types::builtins().iter().find(|found| types::format_type(found.oid, -1) == element))?;
+    let oid = if array { types::array_of(found.oid)? } else { found.oid };
+    i32::try_from(oid).ok()
 }
 
 /// Functions about what does not exist, with the answer for "none".
@@ -46,7 +71,7 @@ fn nothing() -> impl Iterator<Item = ScalarUDF> {
     let texts = text.into_iter().map(|(name, arguments)| {
         RowFunction::define(name, arguments, DataType::Utf8, Volatility::Stable, |_| Ok(ScalarValue::Utf8(None)))
     });
-    let oids = [("pg_my_temp_schema", [0].as_slice()), ("to_regtype", &[1]), ("to_regclass", &[1])];
+    let oids = [("pg_my_temp_schema", [0].as_slice()), ("to_regclass", &[1])];
     let oids = oids.into_iter().map(|(name, arguments)| {
         let value = if name == "pg_my_temp_schema" { Some(0) } else { None };
         RowFunction::define(name, arguments, DataType::Int32, Volatility::Stable, move |_| {

@@ -5,10 +5,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 
@@ -21,6 +21,8 @@ pub(crate) struct RowFunction {
     name: String,
     signature: Signature,
     returns: DataType,
+    /// What the result's field says besides, so that it has the type of PostgreSQL that is meant.
+    mark: Option<(&'static str, &'static str)>,
     body: Arc<Body>,
 }
 
@@ -39,7 +41,20 @@ impl RowFunction {
             count => TypeSignature::Any(*count),
         });
         let signature = Signature::one_of(shapes.collect(), volatility);
-        ScalarUDF::new_from_impl(Self { name: name.to_owned(), signature, returns, body: Arc::new(body) })
+        let body = Arc::new(body);
+        ScalarUDF::new_from_impl(Self { name: name.to_owned(), signature, returns, mark: None, body })
+    }
+
+    /// Returns a function of one argument whose result is marked as a type of PostgreSQL.
+    pub(crate) fn marked(
+        name: &str,
+        returns: DataType,
+        mark: (&'static str, &'static str),
+        body: impl Fn(&[ScalarValue]) -> Result<ScalarValue> + Send + Sync + 'static,
+    ) -> ScalarUDF {
+        let signature = Signature::any(1, Volatility::Immutable);
+        let (name, body) = (name.to_owned(), Arc::new(body));
+        ScalarUDF::new_from_impl(Self { name, signature, returns, mark: Some(mark), body })
     }
 
     /// Returns a function without arguments that always answers `value`.
@@ -80,6 +95,12 @@ impl ScalarUDFImpl for RowFunction {
 
     fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
         Ok(self.returns.clone())
+    }
+
+    fn return_field_from_args(&self, _args: ReturnFieldArgs) -> Result<FieldRef> {
+        let field = Field::new(&self.name, self.returns.clone(), true);
+        let metadata = self.mark.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Ok(Arc::new(field.with_metadata(metadata.into_iter().collect())))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

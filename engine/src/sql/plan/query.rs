@@ -162,6 +162,9 @@ impl Planner {
     }
 
     async fn bind(&self, mut statement: Native, scope: &Scope<'_>) -> Result<QueryPlan> {
+        if let Some(known) = rewrite::known::query(&self.text) {
+            statement = known;
+        }
         let reads_nothing = one_row::is_small(&statement);
         rewrite::postgres(&mut statement);
         let shared = self.caller.state(self.engine.state());
@@ -310,7 +313,7 @@ impl Planner {
             Some(finish) => finish(logical)?,
             None => logical,
         };
-        let logical = uuid::coerce(logical)?;
+        let logical = uuid::coerce(logical, &self.caller.settings.format_settings())?;
         let (logical, parameters) = parameters::resolve(logical, &self.declared)?;
         // Types are checked now, so that a statement that cannot run is refused
         // when it is prepared, as PostgreSQL does.

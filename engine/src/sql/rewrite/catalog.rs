@@ -21,6 +21,8 @@ use sqlparser::ast::{
 
 /// Replaces `'name'::regclass` and its kin, and gives scalar subqueries one row.
 pub fn rewrite(statement: Statement) -> Statement {
+    let mut statement = statement;
+    super::catalog_columns::replace(&mut statement);
     let mut statement = RewriteRegCastToSubquery::new().rewrite(statement);
     let _ = statement.visit(&mut OneRow);
     statement
@@ -53,13 +55,17 @@ pub fn casts_to_object(statement: &Statement) -> bool {
     found.is_break()
 }
 
-fn is_object(data_type: &str) -> bool {
+/// Returns whether values of a type are names of objects.
+pub fn is_object(data_type: &str) -> bool {
+    let data_type = data_type.strip_prefix("pg_catalog.").unwrap_or(data_type);
     matches!(data_type, "regclass" | "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole")
 }
 
 /// The last resort for a catalog query that still cannot be bound: correlated
 /// subqueries of its select list become NULL, as if nothing were declared.
 pub fn without_subqueries(statement: Statement) -> Statement {
+    let mut statement = statement;
+    super::catalog_columns::replace(&mut statement);
     RemoveSubqueryFromProjection.rewrite(RewriteRegCastToSubquery::new().rewrite(statement))
 }
 
@@ -197,7 +203,9 @@ impl Ties {
         let _ = visit_expressions(condition, |expr| {
             match expr {
                 Expr::CompoundIdentifier(parts) => {
-                    let qualifier = parts.first().map(|ident| ident.value.to_ascii_lowercase());
+                    // The relation is what stands before the column, whatever is before it.
+                    let relation = parts.len().checked_sub(2).and_then(|index| parts.get(index));
+                    let qualifier = relation.map(|ident| ident.value.to_ascii_lowercase());
                     let own = qualifier.is_some_and(|qualifier| names.contains(&qualifier));
                     ties.own |= own;
                     ties.outer |= !own;

@@ -11,9 +11,9 @@ use crate::system::objects::{
     BOOTSTRAP_ROLE, Kind, NamespaceRow, Objects, RelationRow, boolean, generation, int, null, relation, small, text,
 };
 
-/// PostgreSQL's numbers of its own schemas.
+/// PostgreSQL's numbers of its own schemas; the second as the rows of `pg_type` and `pg_proc` have it.
 const PG_CATALOG_OID: i32 = 11;
-const INFORMATION_SCHEMA_OID: i32 = 13_000;
+const INFORMATION_SCHEMA_OID: i32 = 13_283;
 /// Relations of the catalog that clients look up by name, with their numbers.
 const SYSTEM_CLASSES: [(i32, &str); 16] = [
     (1247, "pg_type"),

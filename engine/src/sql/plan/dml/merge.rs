@@ -339,9 +339,8 @@ pub(super) fn as_stored(plan: LogicalPlan, columns: &[FieldRef]) -> Result<Logic
     };
     let system = expr.len().saturating_sub(columns.len());
     let typed = expr.into_iter().enumerate().map(|(index, expr)| {
-        let expr = expr.unalias();
         match index.checked_sub(system).and_then(|index| columns.get(index)) {
-            Some(field) => Ok(stored_value(expr, field)?.alias(field.name())),
+            Some(field) => Ok(stored_value(expr.unalias(), field)?.alias(field.name())),
             None if index == 2 && expr.is_volatile() => Err(SqlError::not_supported(
                 "conditions of MERGE and ON CONFLICT with functions that are not stable are not supported",
             )),
@@ -349,7 +348,7 @@ pub(super) fn as_stored(plan: LogicalPlan, columns: &[FieldRef]) -> Result<Logic
         }
     });
     let mut typed = typed.collect::<Result<Vec<_>>>()?;
-    typed[2] = cast(typed[2].clone(), arrow::datatypes::DataType::Int64).alias(ACTION);
+    typed[2] = cast(typed[2].clone().unalias(), arrow::datatypes::DataType::Int64).alias(ACTION);
     Ok(LogicalPlan::Projection(Projection::try_new(typed, input)?))
 }
 

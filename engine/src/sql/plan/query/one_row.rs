@@ -21,6 +21,7 @@ use sqlparser::ast::{self as native, SetExpr, Statement as Native, Visit, Visito
 
 use crate::arithmetic;
 use crate::sql::functions::{of_path, of_session};
+use crate::sql::rewrite::catalog;
 
 /// Expressions of such a query, at most.
 const EXPRESSIONS_MAX: usize = 64;
@@ -91,9 +92,10 @@ fn is_small_expression(expr: &native::Expr) -> bool {
         }
         // A function without its parentheses, or nothing that this query has.
         Expr::Identifier(name) => !of_path::NAMES.contains(&name.value.to_ascii_lowercase().as_str()),
+        // `'t'::regclass` asks the catalog.
+        Expr::Cast { data_type, .. } => !catalog::is_object(&data_type.to_string().to_ascii_lowercase()),
         Expr::Value(_)
         | Expr::Nested(_)
-        | Expr::Cast { .. }
         | Expr::TypedString(_)
         | Expr::IsNull(_)
         | Expr::IsNotNull(_)
@@ -251,6 +253,7 @@ mod tests {
             "SELECT 'a' ~ 'b'",
             "SELECT count(*)",
             "SELECT current_schema",
+            "SELECT 't'::regclass::oid",
             "SELECT current_schema()",
             "SELECT * FROM generate_series(1, 10)",
         ] {

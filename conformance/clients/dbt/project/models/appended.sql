@@ -1,0 +1,1 @@
+{{ config(materialized='incremental', incremental_strategy='append') }} select id, name from {{ ref('people') }}

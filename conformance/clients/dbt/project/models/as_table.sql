@@ -1,0 +1,1 @@
+select id, name, length(name) as n from {{ ref('people') }}

@@ -1,0 +1,1 @@
+{{ config(materialized='view') }} select id, name from {{ ref('people') }} where born is not null

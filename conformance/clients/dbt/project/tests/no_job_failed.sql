@@ -1,0 +1,1 @@
+select job_id from system.public.jobs where state = 'failed'

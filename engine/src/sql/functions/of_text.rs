@@ -1,0 +1,326 @@
+//! Functions that write SQL, and the ones that [rewrites](crate::sql::rewrite)
+//! call: quoting, `format`, patterns with another escape, subscripts.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Int32Array, ListArray, StructArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{ScalarUDF, Volatility};
+use datafusion::scalar::ScalarValue;
+
+use super::udf::{RowFunction, number, text, utf8};
+use crate::error::SqlError;
+use crate::sqlstate::SqlState;
+
+/// What `LIKE p ESCAPE e` calls for its pattern.
+pub(crate) const LIKE_PATTERN: &str = "pg_like_pattern";
+/// What `generate_subscripts` calls: array, first subscript, dimension.
+pub(crate) const SUBSCRIPTS: &str = "pg_subscripts";
+/// What `_pg_expandarray` calls.
+pub(crate) const EXPANDED: &str = "pg_expanded";
+/// Arguments of `format`, at most.
+const FORMAT_ARGUMENTS_MAX: usize = 16;
+/// Arguments of `json_build_object`, at most.
+const JSON_ARGUMENTS_MAX: usize = 40;
+
+/// Returns the functions.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    let item = Arc::new(Field::new_list_field(DataType::Int32, true));
+    let arguments: Vec<usize> = (1..=FORMAT_ARGUMENTS_MAX).collect();
+    let pairs: Vec<usize> = (0..=JSON_ARGUMENTS_MAX).step_by(2).collect();
+    vec![
+        RowFunction::define("json_build_object", &pairs, DataType::Utf8, Volatility::Stable, json_object),
+        RowFunction::define(EXPANDED, &[1], DataType::List(expanded_item()), Volatility::Immutable, |arguments| {
+            Ok(expanded(&elements(arguments.first())))
+        }),
+        RowFunction::define("quote_literal", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
+            Ok(utf8(arguments.first().and_then(text).map(|value| quote_literal(&value))))
+        }),
+        RowFunction::define("quote_nullable", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
+            let value = arguments.first().and_then(text);
+            Ok(utf8(Some(value.map_or_else(|| "NULL".to_owned(), |value| quote_literal(&value)))))
+        }),
+        RowFunction::define("format", &arguments, DataType::Utf8, Volatility::Stable, |arguments| {
+            let Some(pattern) = arguments.first().and_then(text) else { return Ok(ScalarValue::Utf8(None)) };
+            Ok(utf8(Some(format(&pattern, arguments.get(1..).unwrap_or_default())?)))
+        }),
+        RowFunction::define(LIKE_PATTERN, &[2], DataType::Utf8, Volatility::Immutable, |arguments| {
+            let [pattern, escape] = arguments else { return Ok(ScalarValue::Utf8(None)) };
+            let (Some(pattern), Some(escape)) = (text(pattern), text(escape)) else {
+                return Ok(ScalarValue::Utf8(None));
+            };
+            Ok(utf8(Some(like_pattern(&pattern, &escape)?)))
+        }),
+        RowFunction::define(SUBSCRIPTS, &[3, 4], DataType::List(item), Volatility::Immutable, |arguments| {
+            let length = elements(arguments.first()).len();
+            let first = arguments.get(1).and_then(number).unwrap_or(1);
+            let one_dimension = arguments.get(2).and_then(number) == Some(1);
+            Ok(subscripts(first, if one_dimension { length } else { 0 }))
+        }),
+    ]
+}
+
+/// The numbers in an array, or in a vector that is shown as text, as PostgreSQL writes it.
+fn elements(array: Option<&ScalarValue>) -> Vec<Option<i32>> {
+    match array {
+        Some(ScalarValue::List(list)) if list.is_valid(0) => {
+            let values = list.value(0);
+            let value = |index| ScalarValue::try_from_array(&values, index).ok().as_ref().and_then(number);
+            (0..values.len()).map(|index| value(index).and_then(|value| i32::try_from(value).ok())).collect()
+        }
+        Some(other) => {
+            text(other).map_or_else(Vec::new, |text| text.split_whitespace().map(|part| part.parse().ok()).collect())
+        }
+        None => Vec::new(),
+    }
+}
+
+/// `x` is the element and `n` its number from 1 on.
+fn expanded_item() -> FieldRef {
+    let fields = ["x", "n"].map(|name| Field::new(name, DataType::Int32, true));
+    Arc::new(Field::new_list_field(DataType::Struct(Fields::from_iter(fields)), true))
+}
+
+fn expanded(elements: &[Option<i32>]) -> ScalarValue {
+    let item = expanded_item();
+    let DataType::Struct(fields) = item.data_type().clone() else { return ScalarValue::Null };
+    let x: ArrayRef = Arc::new(elements.iter().copied().collect::<Int32Array>());
+    let n: ArrayRef = Arc::new((1..).take(elements.len()).map(Some).collect::<Int32Array>());
+    let rows = StructArray::new(fields, vec![x, n], None);
+    let offsets = OffsetBuffer::from_lengths([elements.len()]);
+    ScalarValue::List(Arc::new(ListArray::new(item, offsets, Arc::new(rows), None)))
+}
+
+/// `{"name" : value, …}`; what is neither a number nor a truth value is text.
+fn json_object(arguments: &[ScalarValue]) -> Result<ScalarValue> {
+    let mut parts = Vec::with_capacity(arguments.len() / 2);
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else { continue };
+        let Some(name) = text(name) else {
+            return Err(invalid("null value not allowed for object key"));
+        };
+        let value = match value {
+            ScalarValue::Boolean(Some(value)) => value.to_string(),
+            value if value.is_null() => "null".to_owned(),
+            value if value.data_type().is_numeric() => value.to_string(),
+            value => serde_json::Value::from(text(value)).to_string(),
+        };
+        parts.push(format!("{} : {value}", serde_json::Value::from(name)));
+    }
+    Ok(utf8(Some(format!("{{{}}}", parts.join(", ")))))
+}
+
+fn subscripts(first: i64, length: usize) -> ScalarValue {
+    let values = (first..).take(length).filter_map(|value| i32::try_from(value).ok());
+    let values: Int32Array = values.collect();
+    let item = Arc::new(Field::new_list_field(DataType::Int32, true));
+    let offsets = OffsetBuffer::from_lengths([values.len()]);
+    ScalarValue::List(Arc::new(ListArray::new(item, offsets, Arc::new(values), None)))
+}
+
+/// A literal that reads as the text; one with a backslash is written as `E'…'`.
+fn quote_literal(value: &str) -> String {
+    let doubled = value.replace('\'', "''");
+    if doubled.contains('\\') { format!("E'{}'", doubled.replace('\\', "\\\\")) } else { format!("'{doubled}'") }
+}
+
+/// An identifier that reads as the name; quotes are left away where they change nothing.
+fn quote_ident(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !is_reserved(name);
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// The words that PostgreSQL quotes among those that tables and columns are called.
+fn is_reserved(name: &str) -> bool {
+    [
+        "all",
+        "and",
+        "any",
+        "array",
+        "as",
+        "asc",
+        "between",
+        "case",
+        "cast",
+        "check",
+        "collate",
+        "column",
+        "constraint",
+        "create",
+        "cross",
+        "default",
+        "desc",
+        "distinct",
+        "do",
+        "else",
+        "end",
+        "except",
+        "exists",
+        "false",
+        "fetch",
+        "for",
+        "foreign",
+        "from",
+        "full",
+        "grant",
+        "group",
+        "having",
+        "in",
+        "inner",
+        "intersect",
+        "interval",
+        "into",
+        "is",
+        "join",
+        "left",
+        "like",
+        "limit",
+        "natural",
+        "not",
+        "null",
+        "offset",
+        "on",
+        "only",
+        "or",
+        "order",
+        "outer",
+        "primary",
+        "references",
+        "returning",
+        "right",
+        "row",
+        "select",
+        "session_user",
+        "some",
+        "table",
+        "then",
+        "time",
+        "timestamp",
+        "to",
+        "trailing",
+        "true",
+        "union",
+        "unique",
+        "user",
+        "using",
+        "values",
+        "when",
+        "where",
+        "window",
+        "with",
+    ]
+    .contains(&name)
+}
+
+/// PostgreSQL documentation, "format": `%s`, `%I`, `%L`, `%%`, each with a
+/// position `n$`. Widths are not read.
+fn format(pattern: &str, arguments: &[ScalarValue]) -> Result<String> {
+    let mut out = String::with_capacity(pattern.len());
+    let mut next = 0;
+    let mut rest = pattern;
+    while let Some((before, after)) = rest.split_once('%') {
+        out.push_str(before);
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let position = after.get(digits..).and_then(|tail| tail.strip_prefix('$'));
+        let spec = match position {
+            Some(tail) if digits > 0 => {
+                next = after[..digits].parse::<usize>().ok().and_then(|n| n.checked_sub(1)).ok_or_else(few)?;
+                tail
+            }
+            _ => after,
+        };
+        let Some(kind) = spec.chars().next() else { return Err(invalid("unterminated format() type specifier")) };
+        rest = &spec[kind.len_utf8()..];
+        if kind == '%' {
+            out.push('%');
+            continue;
+        }
+        let argument = arguments.get(next).ok_or_else(few)?;
+        next += 1;
+        match (kind, text(argument)) {
+            ('s', value) => out.push_str(&value.unwrap_or_default()),
+            ('I', Some(value)) => out.push_str(&quote_ident(&value)),
+            ('I', None) => {
+                let message = "null values cannot be formatted as an SQL identifier";
+                return Err(external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)));
+            }
+            ('L', value) => out.push_str(&value.map_or_else(|| "NULL".to_owned(), |value| quote_literal(&value))),
+            (other, _) => return Err(invalid(&format!("unrecognized format() type specifier \"{other}\""))),
+        }
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn few() -> DataFusionError {
+    invalid("too few arguments for format()")
+}
+
+fn invalid(message: &str) -> DataFusionError {
+    external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+}
+
+fn external(error: SqlError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// Returns a pattern of LIKE whose escape is `\`. An empty `escape` means that there is none.
+///
+/// # Errors
+/// 22025 for an escape that is no single character, or that ends the pattern.
+pub(crate) fn like_pattern(pattern: &str, escape: &str) -> Result<String> {
+    let refused = |message: &str| external(SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, message));
+    let mut chars = escape.chars();
+    let escape = chars.next();
+    if chars.next().is_some() {
+        return Err(refused("invalid escape string"));
+    }
+    let mut out = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if Some(c) == escape {
+            out.push('\\');
+            out.push(chars.next().ok_or_else(|| refused("LIKE pattern must not end with escape character"))?);
+        } else {
+            if c == '\\' {
+                out.push('\\');
+            }
+            out.push(c);
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_get_the_usual_escape() {
+        let cases = [("pg/_%", "/", "pg\\_%"), ("a//b", "/", "a\\/b"), ("a\\b", "/", "a\\\\b"), ("a\\%", "", "a\\\\%")];
+        for (pattern, escape, expected) in cases {
+            assert_eq!(like_pattern(pattern, escape).unwrap(), expected, "{pattern}");
+        }
+        assert!(like_pattern("a/", "/").is_err());
+        assert!(like_pattern("a", "xy").is_err());
+    }
+
+    #[test]
+    fn text_becomes_sql_as_postgresql_writes_it() {
+        assert_eq!(quote_literal("a'b"), "'a''b'");
+        assert_eq!(quote_literal("a\\b"), "E'a\\\\b'");
+        for (name, expected) in [("a1", "a1"), ("A", "\"A\""), ("select", "\"select\""), ("a\"b", "\"a\"\"b\"")] {
+            assert_eq!(quote_ident(name), expected);
+        }
+        let arguments = [ScalarValue::from("My t"), ScalarValue::from("it's"), ScalarValue::Utf8(None)];
+        let written = format("%I = %L, %s%% %1$s %3$L", &arguments).unwrap();
+        assert_eq!(written, "\"My t\" = 'it''s', % My t NULL");
+        assert!(format("%s %s", &arguments[..1]).is_err());
+        assert!(format("%", &arguments).is_err());
+    }
+}
