@@ -5,6 +5,7 @@
 
 pub mod authorize;
 pub mod caller;
+mod cooperate;
 pub mod functions;
 pub mod labels;
 pub mod parameters;

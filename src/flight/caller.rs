@@ -1,12 +1,11 @@
 //! Who asks: the proof of it, before anything else of a call is read, and the
 //! session in which his statements run.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use datafusion::scalar::ScalarValue;
 use lancegate_auth::Principal;
 use lancegate_engine::error::SqlError;
@@ -40,6 +39,8 @@ const ANY_USER: &str = "lancedb";
 #[derive(Debug, Clone)]
 pub(super) struct Authenticated {
     pub(super) principal: Principal,
+    /// Where he is.
+    address: SocketAddr,
     /// The session that he has, by token or cookie.
     pub(super) session: Option<SessionId>,
     /// What he has set in it.
@@ -72,14 +73,18 @@ impl std::fmt::Debug for Proof {
 ///
 /// # Errors
 /// UNAUTHENTICATED; UNAVAILABLE while the gateway starts.
-pub(super) async fn authenticate(shared: &FlightShared, headers: &HeaderMap, address: IpAddr) -> Result<Authenticated> {
+pub(super) async fn authenticate(
+    shared: &FlightShared,
+    headers: &HeaderMap,
+    address: SocketAddr,
+) -> Result<Authenticated> {
     let front = shared.front.get().ok_or_else(|| Status::unavailable("the gateway is starting (57P03)"))?;
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (scheme, value) = authorization.split_once(' ').unwrap_or_default();
     // As REST has it, a key in its own header comes before everything else.
     let is = |wanted: &str| scheme.eq_ignore_ascii_case(wanted) && !headers.contains_key("x-api-key");
     if let Some(token) = value.trim().strip_prefix(TOKEN_PREFIX).filter(|_| is("bearer")) {
-        return by_token(shared, token, authorization).await;
+        return by_token(shared, token, (authorization, address)).await;
     }
     let basic = if is("basic") { basic(value) } else { None };
     let told = match &basic {
@@ -104,7 +109,7 @@ pub(super) async fn authenticate(shared: &FlightShared, headers: &HeaderMap, add
         None => Proof::Key,
     };
     let (session, options) = by_cookie(shared, headers, &principal).unzip();
-    Ok(Authenticated { principal, session, options: options.unwrap_or_default(), proof })
+    Ok(Authenticated { principal, address, session, options: options.unwrap_or_default(), proof })
 }
 
 fn refused(code: StatusCode, message: String) -> Status {
@@ -120,12 +125,16 @@ fn unauthenticated(message: &str) -> Status {
 }
 
 fn basic(value: &str) -> Option<(String, String)> {
-    let decoded = String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?;
+    let decoded = String::from_utf8(rest::BASIC.decode(value.trim()).ok()?).ok()?;
     decoded.split_once(':').map(|(user, password)| (user.to_owned(), password.to_owned()))
 }
 
 /// A token holds as long as the password that it was given for.
-async fn by_token(shared: &FlightShared, token: &str, authorization: &str) -> Result<Authenticated> {
+async fn by_token(
+    shared: &FlightShared,
+    token: &str,
+    (authorization, address): (&str, SocketAddr),
+) -> Result<Authenticated> {
     let gone = || unauthenticated("the token is not valid or has expired; authenticate again");
     let front = shared.front.get().ok_or_else(gone)?;
     let id = SessionId::read(token).ok_or_else(gone)?;
@@ -137,7 +146,7 @@ async fn by_token(shared: &FlightShared, token: &str, authorization: &str) -> Re
     }
     let principal = front.engine.principal(login.user).await.map_err(|error| status(&error))?;
     let proof = Proof::Bearer(authorization.to_owned());
-    Ok(Authenticated { principal, session: Some(id), options: login.options, proof })
+    Ok(Authenticated { principal, address, session: Some(id), options: login.options, proof })
 }
 
 fn by_cookie(shared: &FlightShared, headers: &HeaderMap, principal: &Principal) -> Option<(SessionId, Options)> {
@@ -203,16 +212,17 @@ impl Caller {
             return Err(status(&SqlError::new(SqlState::INVALID_CATALOG_NAME, message)));
         }
         let namespace = namespace(headers, &who.options)?;
-        let caller = Self::with(shared, &front.engine, &who.principal, (database, namespace));
+        let caller = Self::with(shared, &front.engine, who, (database, namespace));
         caller.map_err(|error| status(&error))
     }
 
     fn with(
         shared: &FlightShared,
         engine: &Engine,
-        principal: &Principal,
+        who: &Authenticated,
         (database, namespace): (String, Option<&str>),
     ) -> Result<Self, SqlError> {
+        let principal = &who.principal;
         let user = principal.user.as_str();
         let mut settings = Settings::for_user(user, *user == *admin::first_user().as_str());
         settings.set_default("application_name", "Flight SQL")?;
@@ -223,7 +233,8 @@ impl Caller {
         let ctx = StatementContext::new();
         let watch = watch(ctx.clone(), settings.statement_timeout(), shared.closing.clone());
         let owner = Owner { user: principal.user.clone(), database: database.clone() };
-        let (session, _) = Session::new(NO_BACKEND, principal.clone(), database, settings);
+        let (mut session, _) = Session::new(NO_BACKEND, principal.clone(), database, settings);
+        session.origin = Some(who.address.to_string());
         Ok(Self { engine: engine.clone(), session, ctx, owner, _watch: watch })
     }
 

@@ -72,7 +72,7 @@ impl TowerService<Request<Body>> for Guarded {
 async fn admit(shared: &FlightShared, request: &mut Request<Body>) -> Result<()> {
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Status::internal("the address of a client is unknown"))?;
-    let who = authenticate(shared, request.headers(), peer.address.ip()).await?;
+    let who = authenticate(shared, request.headers(), peer.address).await?;
     peer.has_authenticated();
     request.extensions_mut().insert(who);
     Ok(())

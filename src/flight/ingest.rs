@@ -39,7 +39,9 @@ pub(super) async fn run(
     // A database is named in front of a schema only.
     let schema = schema.or_else(|| database.is_some().then(|| "public".to_owned()));
     let table = ObjectName { database, schema, name: command.table };
-    let request = |mode| IngestRequest { table: table.clone(), mode, schema: Arc::clone(incoming.schema()) };
+    // The rows may not be shared between threads, which what is kept while it is bound must.
+    let columns = Arc::clone(incoming.schema());
+    let request = |mode| IngestRequest { table: table.clone(), mode, schema: Arc::clone(&columns) };
     let plan = plan(caller, modes.into_iter().map(request)).await?;
     let count = Arc::new(AtomicI64::new(0));
     let rows = counted(incoming.rows(), Arc::clone(&count));

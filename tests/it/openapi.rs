@@ -155,7 +155,7 @@ async fn rest_01_answers_have_the_shape_that_the_document_says() {
 }
 
 fn every_route() -> Vec<Asked> {
-    let grant = json!({ "subject": "P:alice", "object": "table:lancegate:$t", "privilege": "SELECT" });
+    let grant = json!({ "subject": "P:alice", "object": "table:lancegate:public$t", "privilege": "SELECT" });
     let role = json!({ "subject": "P:alice", "role": "r:reader" });
     let none = || json!({});
     vec![

@@ -162,7 +162,7 @@ impl Job {
         if merged.inserted == 0 && picked.addresses.is_empty() {
             return Ok(merged);
         }
-        if self.dataset.manifest().uses_stable_row_ids() {
+        if !picked.ids.is_empty() && self.dataset.manifest().uses_stable_row_ids() {
             rewrite_rows::keep_ids(&mut replaced, &picked.ids)?;
         }
         replaced.extend(added);

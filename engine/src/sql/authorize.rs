@@ -109,7 +109,9 @@ async fn decide_all(engine: &Engine, session: &Session, needs: &[Need]) -> (usiz
 /// As [`authorize`].
 pub(crate) fn ensure(principal: &Principal, grants: &Grants, requirement: &Requirement) -> Result<()> {
     // Nobody but its session is ever bound to a temporary table.
-    if matches!(&requirement.object, Object::Table { namespace, .. } if temp::is_temporary(namespace)) {
+    if let Object::Table { namespace: path, .. } | Object::Namespace { path, .. } = &requirement.object
+        && temp::is_temporary(path)
+    {
         return Ok(());
     }
     match decide(principal, grants, requirement) {

@@ -18,7 +18,9 @@ use datafusion_pg_catalog::setup_pg_catalog;
 use crate::error::{Result, SqlError};
 use crate::exec::{DEFAULT_DATABASE, QueryConfig};
 use crate::sql::caller::Caller;
+use crate::sql::cooperate::Cooperate;
 
+mod bounded;
 pub mod json;
 pub mod of_objects;
 pub mod of_path;
@@ -57,8 +59,12 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
         context.register_udf(function);
     }
     context.register_udf(sleep::function());
+    for function in bounded::functions(&context) {
+        context.register_udf(function);
+    }
     context.register_udaf(sum::function());
-    let mut state = context.state();
+    let state = SessionStateBuilder::new_from_existing(context.state());
+    let mut state = state.with_physical_optimizer_rule(Arc::new(Cooperate)).build();
     state.register_expr_planner(Arc::new(json::JsonOperators::new()))?;
     Ok(state)
 }

@@ -122,6 +122,11 @@ fn create_table(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<Statement,
     let native::Statement::CreateTable(native) = statement else {
         return Err(start.unexpected());
     };
+    let hive_location = native.hive_formats.as_ref().and_then(|formats| formats.location.as_ref());
+    if native.external || native.location.is_some() || hive_location.is_some() {
+        // Left out silently, the table would be somewhere else than its maker thinks.
+        return Err(start.refuse("LOCATION in CREATE TABLE", "Tables are in the folder of their database."));
+    }
     let native = Box::new(native);
     Ok(match native.query {
         Some(_) => {

@@ -8,7 +8,8 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use lancegate_auth::Principal;
 use lancegate_engine::error::SqlError;
 use lancegate_engine::exec::refresh::reads_registry;
@@ -28,6 +29,12 @@ use crate::admin;
 use crate::audit::Login;
 use crate::http::HttpShared;
 use crate::http::listener::Peer;
+
+/// The encoding of RFC 7617. Clients of Flight SQL that are written in Go leave the padding out.
+pub(crate) const BASIC: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// The user that the throttle counts failed keys under: a key does not say whose it is.
 const KEY_USER: &str = "";
@@ -219,7 +226,7 @@ fn credential(headers: &HeaderMap) -> Result<Credential> {
         return Ok(if is_signed(&token) { Credential::Token(token) } else { Credential::Key(token) });
     }
     let decoded = Some(value.trim()).filter(|_| scheme.eq_ignore_ascii_case("basic"));
-    let decoded = decoded.and_then(|value| STANDARD.decode(value).ok()).and_then(|bytes| String::from_utf8(bytes).ok());
+    let decoded = decoded.and_then(|value| BASIC.decode(value).ok()).and_then(|bytes| String::from_utf8(bytes).ok());
     match decoded.as_deref().and_then(|pair| pair.split_once(':')) {
         Some((user, password)) => Ok(Credential::Password { user: user.to_owned(), password: password.to_owned() }),
         None => Err(RestError::unauthenticated("the credentials are neither a Bearer token nor Basic")),
@@ -234,7 +241,7 @@ fn credential(headers: &HeaderMap) -> Result<Credential> {
 pub(crate) async fn authenticated(
     front: &Front,
     headers: &HeaderMap,
-    address: IpAddr,
+    address: SocketAddr,
 ) -> Result<Principal, (StatusCode, String)> {
     authenticate(front, headers, address).await.map_err(|error| (error.status(), error.message().to_owned()))
 }

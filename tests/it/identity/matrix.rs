@@ -166,14 +166,18 @@ impl Matrix {
         let needs = self.needs(case).await;
         for missing in &needs {
             let staged = self.staged(case).await;
-            let relations = staged.relations(&self.admin).await;
             let held: BTreeSet<_> = needs.iter().filter(|need| *need != missing).collect();
             let user = self.user(&staged, &held).await;
+            // By now the user may own a table, which the owner of the rest cannot read.
+            let relations = staged.relations(&self.admin).await;
             let statement = staged.fill(case.statement);
             let label = format!("{statement} without {} ON {}", missing.0, missing.1);
             let plain = user.simple_query(&statement).await.map(drop);
             expect_denied(&label, &DENIED, plain);
-            expect_denied(&format!("Parse: {label}"), &DENIED, user.prepare(&statement).await.map(drop));
+            // As in PostgreSQL, COPY of rows into a table is decided when it begins.
+            if !statement.ends_with("FROM STDIN") {
+                expect_denied(&format!("Parse: {label}"), &DENIED, user.prepare(&statement).await.map(drop));
+            }
             let ways: &[&str] = if case.query { &WRAPPED } else { &WRAPPED_CHANGE };
             for way in ways {
                 let wrapped = way.replace("{q}", &statement);
@@ -350,7 +354,8 @@ async fn z01_z03_z05_jobs() {
         change("REFRESH COLUMN c ON {s}.t WAIT"),
         change("EXPLAIN REFRESH COLUMN c ON {s}.t"),
         change("CREATE MATERIALIZED VIEW {s}.n AS SELECT id FROM {s}.t"),
-        change("REFRESH MATERIALIZED VIEW {s}.mv WAIT"),
+        // What its query reads is decided by its job.
+        Case { may_fail: "42501", ..change("REFRESH MATERIALIZED VIEW {s}.mv WAIT") },
         change("DROP MATERIALIZED VIEW {s}.mv"),
         change("SHOW JOBS"),
         about_job("SHOW JOB EVENTS '{job}'"),

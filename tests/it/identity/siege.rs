@@ -64,11 +64,11 @@ fn bombs() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Runs a text in a session of its own, whose statements have 3 s, and returns the
+/// Runs a text in a session of its own, whose statements have 1 s, and returns the
 /// code of its answer.
 async fn thrown(gateway: &Gateway, sql: &str) -> String {
     let client = gateway.connect().await;
-    client.simple_query("SET statement_timeout = '3s'").await.unwrap();
+    client.simple_query("SET statement_timeout = '1s'").await.unwrap();
     match tokio::time::timeout(Duration::from_secs(60), client.simple_query(sql)).await {
         Err(_) => "no answer within a minute".to_owned(),
         Ok(Ok(_)) => "ok".to_owned(),

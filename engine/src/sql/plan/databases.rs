@@ -184,7 +184,7 @@ fn ensure_path(schema: &str, path: &[String]) -> Result<()> {
         return Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, "schema \"public\" already exists"));
     }
     if matches!(schema, "information_schema") || schema.starts_with("pg_") {
-        return Err(SqlError::new(SqlState::INVALID_NAME, format!("unacceptable schema name \"{schema}\""))
+        return Err(SqlError::new(SqlState::RESERVED_NAME, format!("unacceptable schema name \"{schema}\""))
             .detail("The prefix \"pg_\" is reserved for system schemas."));
     }
     if path.len() > PATH_COMPONENTS_MAX || path.first().is_some_and(|first| first == "public") {

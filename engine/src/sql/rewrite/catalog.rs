@@ -20,9 +20,9 @@ use sqlparser::ast::{
 };
 
 /// Replaces `'name'::regclass` and its kin, and gives scalar subqueries one row.
-pub fn rewrite(statement: Statement) -> Statement {
-    let mut statement = statement;
+pub fn rewrite(mut statement: Statement) -> Statement {
     super::catalog_columns::replace(&mut statement);
+    let _ = statement.visit(&mut SystemNames);
     let mut statement = RewriteRegCastToSubquery::new().rewrite(statement);
     let _ = statement.visit(&mut OneRow);
     statement
@@ -76,6 +76,26 @@ pub fn known_query(text: &str) -> Option<Statement> {
     match (statements.pop(), statements.is_empty()) {
         (Some(statement), true) => Some(statement),
         _ => None,
+    }
+}
+
+/// `'pg_class'::regclass` is of `pg_catalog`; the rewrite of casts looks into `public`.
+struct SystemNames;
+
+impl VisitorMut for SystemNames {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Cast { expr, data_type, .. } = expr
+            && data_type.to_string().eq_ignore_ascii_case("regclass")
+            && let Expr::Value(value) = expr.as_mut()
+            && let Value::SingleQuotedString(name) = &mut value.value
+            && name.starts_with("pg_")
+            && !name.contains('.')
+        {
+            name.insert_str(0, "pg_catalog.");
+        }
+        ControlFlow::Continue(())
     }
 }
 
