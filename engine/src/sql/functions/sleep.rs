@@ -51,7 +51,8 @@ impl AsyncScalarUDFImpl for Sleep {
         for row in 0..args.number_rows {
             if let ScalarValue::Float64(Some(seconds)) = ScalarValue::try_from_array(&seconds, row)? {
                 // NaN and negative numbers do not wait.
-                tokio::time::sleep(Duration::from_secs_f64(seconds.max(0.0).min(SECONDS_MAX))).await;
+                let seconds = if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, SECONDS_MAX) };
+                tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
             }
         }
         Ok(ColumnarValue::Array(ScalarValue::from("").to_array_of_size(args.number_rows)?))
