@@ -228,7 +228,9 @@ impl Caller {
         settings.set_default("application_name", "Flight SQL")?;
         settings.set_default("statement_timeout", &shared.statement_timeout.as_millis().to_string())?;
         if let Some(schema) = namespace {
-            settings.set_default("search_path", &Ident::new(schema).to_string())?;
+            // Quoted where the name needs it.
+            let path = format!("{}", Ident::new(schema));
+            settings.set_default("search_path", &path)?;
         }
         let ctx = StatementContext::new();
         let watch = watch(ctx.clone(), settings.statement_timeout(), shared.closing.clone());
