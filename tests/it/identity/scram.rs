@@ -76,7 +76,8 @@ async fn a02_a_binding_that_was_cut_out_or_is_of_another_channel_is_refused() {
 #[tokio::test]
 async fn a03_a_proof_is_that_and_nothing_more() {
     let gateway = Gateway::start();
-    let changes: &[(&str, fn(String) -> String)] = &[
+    type Change = fn(String) -> String;
+    let changes: &[(&str, Change)] = &[
         ("a byte behind it", |last| format!("{last}x")),
         ("an attribute behind it", |last| format!("{last},x=y")),
         ("a shorter proof", |last| last[..last.len() - 4].to_owned()),
