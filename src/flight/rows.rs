@@ -23,11 +23,10 @@ use tonic::{Status, Streaming};
 
 use super::error;
 use super::statement::Rows;
+use crate::http::rest;
 
 /// How long a client may pause in the middle of its rows.
 const STALL_MAX: Duration = Duration::from_secs(60);
-/// Nested types deeper than this are refused.
-const DEPTH_MAX: usize = 64;
 /// The parameters of one statement, in bytes.
 const PARAMETER_BYTES_MAX: u64 = 16 << 20;
 
@@ -96,7 +95,7 @@ impl Incoming {
         let mut incoming = Self { decoder: FlightDataDecoder::new(messages), schema: Arc::new(Schema::empty()) };
         match incoming.next_payload().await? {
             Some(DecodedPayload::Schema(schema)) => {
-                if schema.fields().iter().any(|field| depth(field) > DEPTH_MAX) {
+                if rest::is_too_deep(&schema) {
                     return Err(bad("their types are nested too deeply"));
                 }
                 incoming.schema = schema;
@@ -219,17 +218,4 @@ pub(super) fn row_of(batch: &RecordBatch, row: usize) -> Result<Vec<ScalarValue>
 
 fn bad(why: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("the rows are not Arrow messages: {why}"))
-}
-
-fn depth(field: &Field) -> usize {
-    1 + match field.data_type() {
-        DataType::Struct(fields) => fields.iter().map(|field| depth(field)).max().unwrap_or_default(),
-        DataType::List(field)
-        | DataType::LargeList(field)
-        | DataType::ListView(field)
-        | DataType::LargeListView(field)
-        | DataType::FixedSizeList(field, _)
-        | DataType::Map(field, _) => depth(field),
-        _ => 0,
-    }
 }

@@ -57,6 +57,7 @@ mod versions;
 mod views;
 mod writes;
 
+pub(crate) use batches::is_too_deep;
 pub(crate) use caller::{BASIC, authenticated};
 use openapi::{Doc, Operation, Registered, Signature};
 pub(super) use request::{guard, limit_time};

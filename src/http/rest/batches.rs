@@ -102,7 +102,7 @@ impl Incoming {
             }
         }
         let schema = incoming.decoder.schema().unwrap_or_else(|| Arc::new(Schema::empty()));
-        match schema.fields().iter().any(|field| depth(field) > DEPTH_MAX) {
+        match is_too_deep(&schema) {
             true => Err(bad("its types are nested too deeply").into()),
             false => Ok(Self { schema, ..incoming }),
         }
@@ -181,6 +181,11 @@ impl Incoming {
 
 fn bad(why: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("the body is not an Arrow IPC stream: {why}"))
+}
+
+/// Returns whether the types of rows that a client sends are nested deeper than is read.
+pub(crate) fn is_too_deep(schema: &Schema) -> bool {
+    schema.fields().iter().any(|field| depth(field) > DEPTH_MAX)
 }
 
 fn depth(field: &Field) -> usize {
