@@ -19,7 +19,7 @@ mod sensitive;
 pub use ast::Statement;
 pub use error::{ParseError, ParseErrorKind};
 pub use limits::Limits;
-pub use name::{FieldPath, Ident, ObjectName, SchemaName};
+pub use name::{FieldPath, Ident, ObjectName, SchemaName, is_reserved};
 pub use options::{
     ColumnOptions, ErrorPolicy, OptionPositions, OptionValue, RefreshOptions, RefreshViewOptions, SqlOption,
     ViewOptions, WithClause,

@@ -275,7 +275,7 @@ pub(crate) fn write_separated<T: fmt::Display>(
 }
 
 /// Returns whether a folded word is reserved: it is a name only in quotes.
-pub(crate) fn is_reserved(word: &str) -> bool {
+pub fn is_reserved(word: &str) -> bool {
     RESERVED_WORDS.binary_search(&word).is_ok()
 }
 

@@ -127,95 +127,70 @@ fn quote_literal(value: &str) -> String {
     if doubled.contains('\\') { format!("E'{}'", doubled.replace('\\', "\\\\")) } else { format!("'{doubled}'") }
 }
 
-/// An identifier that reads as the name; quotes are left away where they change nothing.
+/// An identifier that reads as the name; quotes are left away where they change nothing. As in PostgreSQL, every keyword
+/// but an unreserved one has them.
 fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-        && !is_reserved(name);
+        && !lancegate_sql::is_reserved(name)
+        && !COLUMN_NAME_KEYWORDS.contains(&name);
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// The words that PostgreSQL quotes among those that tables and columns are called.
-fn is_reserved(name: &str) -> bool {
-    [
-        "all",
-        "and",
-        "any",
-        "array",
-        "as",
-        "asc",
-        "between",
-        "case",
-        "cast",
-        "check",
-        "collate",
-        "column",
-        "constraint",
-        "create",
-        "cross",
-        "default",
-        "desc",
-        "distinct",
-        "do",
-        "else",
-        "end",
-        "except",
-        "exists",
-        "false",
-        "fetch",
-        "for",
-        "foreign",
-        "from",
-        "full",
-        "grant",
-        "group",
-        "having",
-        "in",
-        "inner",
-        "intersect",
-        "interval",
-        "into",
-        "is",
-        "join",
-        "left",
-        "like",
-        "limit",
-        "natural",
-        "not",
-        "null",
-        "offset",
-        "on",
-        "only",
-        "or",
-        "order",
-        "outer",
-        "primary",
-        "references",
-        "returning",
-        "right",
-        "row",
-        "select",
-        "session_user",
-        "some",
-        "table",
-        "then",
-        "time",
-        "timestamp",
-        "to",
-        "trailing",
-        "true",
-        "union",
-        "unique",
-        "user",
-        "using",
-        "values",
-        "when",
-        "where",
-        "window",
-        "with",
-    ]
-    .contains(&name)
-}
+/// Keywords that a column may be called, but no function or type (PostgreSQL documentation, appendix C).
+const COLUMN_NAME_KEYWORDS: [&str; 51] = [
+    "between",
+    "bigint",
+    "bit",
+    "boolean",
+    "char",
+    "character",
+    "coalesce",
+    "dec",
+    "decimal",
+    "exists",
+    "extract",
+    "float",
+    "greatest",
+    "grouping",
+    "inout",
+    "int",
+    "integer",
+    "interval",
+    "least",
+    "national",
+    "nchar",
+    "none",
+    "normalize",
+    "nullif",
+    "numeric",
+    "out",
+    "overlay",
+    "position",
+    "precision",
+    "real",
+    "row",
+    "setof",
+    "smallint",
+    "substring",
+    "time",
+    "timestamp",
+    "treat",
+    "trim",
+    "values",
+    "varchar",
+    "xmlattributes",
+    "xmlconcat",
+    "xmlelement",
+    "xmlexists",
+    "xmlforest",
+    "xmlnamespaces",
+    "xmlparse",
+    "xmlpi",
+    "xmlroot",
+    "xmlserialize",
+    "xmltable",
+];
 
 /// PostgreSQL documentation, "format": `%s`, `%I`, `%L`, `%%`, each with a
 /// position `n$`. Widths are not read.
@@ -314,7 +289,14 @@ mod tests {
     fn text_becomes_sql_as_postgresql_writes_it() {
         assert_eq!(quote_literal("a'b"), "'a''b'");
         assert_eq!(quote_literal("a\\b"), "E'a\\\\b'");
-        for (name, expected) in [("a1", "a1"), ("A", "\"A\""), ("select", "\"select\""), ("a\"b", "\"a\"\"b\"")] {
+        for (name, expected) in [
+            ("a1", "a1"),
+            ("A", "\"A\""),
+            ("select", "\"select\""),
+            ("values", "\"values\""),
+            ("name", "name"),
+            ("a\"b", "\"a\"\"b\""),
+        ] {
             assert_eq!(quote_ident(name), expected);
         }
         let arguments = [ScalarValue::from("My t"), ScalarValue::from("it's"), ScalarValue::Utf8(None)];
