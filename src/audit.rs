@@ -103,7 +103,9 @@ impl AuditLog {
         let fresh = Sink::open(&self.0.path)?;
         let old = std::mem::replace(&mut *self.sink(), fresh);
         // What is in it must not wait for a flush that looks at the new one.
-        let _ = old.file.sync_data();
+        if let Err(error) = old.file.sync_data() {
+            tracing::error!(%error, "the audit record cannot be flushed");
+        }
         Ok(())
     }
 

@@ -98,7 +98,12 @@ pub fn server_config(
         None => builder.with_no_client_auth(),
         Some(clients) => builder.with_client_cert_verifier(client_verifier(clients, provider)?),
     };
-    let config = builder.with_single_cert(chain, private_key).map_err(TlsError::Mismatch)?;
+    let mut config = builder.with_single_cert(chain, private_key).map_err(TlsError::Mismatch)?;
+    if clients.is_some() {
+        // A session that is resumed would not look at the client's certificate again.
+        config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
     Ok(Arc::new(config))
 }
 

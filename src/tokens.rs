@@ -14,6 +14,7 @@ use lancegate_auth::{Issuer, KeySet, Token, TokenError, UntrustedToken};
 use lancegate_engine::config::{JwtIssuer, KeysAt, safe_url};
 use reqwest::{Client, Url, redirect};
 use serde_json::Value;
+use tokio::io::AsyncReadExt as _;
 use tokio::sync::Mutex;
 
 /// The longest time that an answer may take.
@@ -77,6 +78,8 @@ enum FetchError {
     File(#[from] std::io::Error),
     #[error("the answer is longer than {KEY_SET_BYTES_MAX} bytes")]
     TooLong,
+    #[error("the discovery document is no JSON: {0}")]
+    Json(#[from] serde_json::Error),
     #[error("the discovery document names another issuer")]
     OtherIssuer,
     #[error("the discovery document names no safe place for keys")]
@@ -171,6 +174,8 @@ impl Provider {
         if is_unknown {
             asked.for_unknown = Some(Instant::now());
         }
+        // Also if whoever asks gives up meanwhile.
+        asked.failed_at = Some(Instant::now());
         match self.fetch().await {
             Ok(keys) => {
                 asked.failed_at = None;
@@ -205,14 +210,17 @@ impl Provider {
     async fn fetch(&self) -> Result<KeySet, FetchError> {
         let text = match &self.keys_at {
             KeysAt::File(path) => {
-                if tokio::fs::metadata(path).await?.len() > KEY_SET_BYTES_MAX as u64 {
+                let mut text = Vec::new();
+                let file = tokio::fs::File::open(path).await?;
+                file.take(KEY_SET_BYTES_MAX as u64 + 1).read_to_end(&mut text).await?;
+                if text.len() > KEY_SET_BYTES_MAX {
                     return Err(FetchError::TooLong);
                 }
-                tokio::fs::read(path).await?
+                text
             }
             KeysAt::Url(url) => self.get(url.clone()).await?,
             KeysAt::Discovered(url) => {
-                let document: Value = serde_json::from_slice(&self.get(url.clone()).await?).unwrap_or_default();
+                let document: Value = serde_json::from_slice(&self.get(url.clone()).await?)?;
                 if document["issuer"].as_str() != Some(self.expected.issuer.as_str()) {
                     return Err(FetchError::OtherIssuer);
                 }

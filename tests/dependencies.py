@@ -55,7 +55,9 @@ def allowed(expression, licences):
             value = value or other
         return value, at
 
-    return either(0)[0]
+    value, at = either(0)
+    # What was not read to its end was not understood.
+    return value and at == len(words)
 
 
 def test_itself():
@@ -67,6 +69,7 @@ def test_itself():
     assert allowed("MIT", some) and allowed("GPL-3.0 OR MIT", some) and allowed("GPL-3.0/MIT", some)
     assert allowed("(GPL-3.0 OR MIT) AND Apache-2.0 WITH LLVM-exception", some)
     assert not allowed("GPL-3.0", some) and not allowed("MIT AND GPL-3.0", some)
+    assert not allowed("MIT and GPL-3.0", some) and not allowed("MIT)", some)
     assert not allowed("Apache-2.0", some) and not allowed("GPL-3.0 AND MIT OR GPL-3.0", some)
 
 

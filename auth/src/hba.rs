@@ -122,7 +122,7 @@ pub enum ClientCertificate {
     Unasked,
     /// `verify-ca`: any that the authority has signed.
     VerifyCa,
-    /// `verify-full`: one whose common name is the user, by way of the map.
+    /// `verify-full`: one of whose names is the user, by way of the map.
     VerifyFull,
 }
 

@@ -103,7 +103,7 @@ pub struct Token {
     pub subject: String,
     /// The value of the claim that names the user.
     pub identity: String,
-    /// `exp`, seconds since 1970, without leeway.
+    /// `exp`, seconds since 1970, with the leeway: until then the token is let in.
     pub expires_at: u64,
 }
 

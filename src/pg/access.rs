@@ -3,6 +3,7 @@
 //! Rules and maps are read and checked as one. What is wrong with them refuses the
 //! start, and leaves the old ones in force afterwards.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -104,7 +105,9 @@ impl AccessRules {
                     return refuse(format!("issuer \"{issuer}\" is not in [[jwt_issuers]]"));
                 }
             }
-            if rule.client_certificate == ClientCertificate::VerifyCa && rule.map.is_some() {
+            // A map of a token has nothing to do with the certificate.
+            let maps_token = matches!(rule.method, Method::Jwt | Method::OAuth);
+            if rule.client_certificate == ClientCertificate::VerifyCa && rule.map.is_some() && !maps_token {
                 return refuse("clientcert=verify-ca reads no name, so no map can be used".to_owned());
             }
         }
@@ -118,12 +121,13 @@ fn parse<T>(
     parse: impl FnOnce(&str) -> Result<T, RulesError>,
 ) -> Result<T, AccessError> {
     let unreadable = |source| AccessError::Unreadable { key, path: path.to_owned(), source };
-    let file = std::fs::metadata(path).map_err(unreadable)?;
-    if file.len() > FILE_BYTES_MAX as u64 {
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() > FILE_BYTES_MAX {
         let too_long = format!("it is longer than {FILE_BYTES_MAX} bytes");
         return Err(unreadable(std::io::Error::new(std::io::ErrorKind::FileTooLarge, too_long)));
     }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
     parse(&text).map_err(|source| AccessError::Lines { key, path: path.to_owned(), source })
 }
 

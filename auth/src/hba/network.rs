@@ -10,10 +10,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Returns the range, or `None` if the address has fewer bits. Bits beyond
-    /// the prefix do not count, whatever they are.
+    /// Returns the range, or `None` if the address has fewer bits, or is an IPv4 address
+    /// in the form of an IPv6 one, which no address of a client has. Bits beyond the prefix
+    /// do not count, whatever they are.
     pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
-        (bits <= width(address)).then_some(Self { address, bits })
+        let is_mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+        (bits <= width(address) && !is_mapped).then_some(Self { address, bits })
     }
 
     /// Returns the range of an address and a mask such as 255.255.255.0; `None`

@@ -189,6 +189,9 @@ fn option(rule: &mut Rule, token: &Token) -> Result<(), String> {
     match (name, value) {
         ("map", value) if rule.map.is_none() => rule.map = Some(value.to_owned()),
         ("issuer", value) if rule.issuer.is_none() => rule.issuer = Some(value.to_owned()),
+        ("clientcert", _) if rule.client_certificate != ClientCertificate::Unasked => {
+            return Err("authentication option \"clientcert\" stands twice".to_owned());
+        }
         ("clientcert", "verify-ca") if rule.method == Method::Certificate => {
             return Err("method \"cert\" always takes clientcert=verify-full".to_owned());
         }

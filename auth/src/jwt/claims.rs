@@ -34,7 +34,7 @@ impl Claims<'_> {
             issuer: issuer.issuer.clone(),
             subject: subject.to_owned(),
             identity: identity.to_owned(),
-            expires_at,
+            expires_at: expires_at.saturating_add(leeway),
         })
     }
 

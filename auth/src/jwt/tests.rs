@@ -77,7 +77,7 @@ fn with(name: &str, value: Value) -> Result<Token, TokenError> {
 fn a_token_of_the_issuer_is_its_subject() {
     let token = verified(&token(HEADER, &claims().to_string()), &issuer()).unwrap();
     assert_eq!((token.identity.as_str(), token.subject.as_str()), ("ann", "ann"));
-    assert_eq!((token.expires_at, token.issuer.as_str()), (NOW + 60, "https://id.example"));
+    assert_eq!((token.expires_at, token.issuer.as_str()), (NOW + 70, "https://id.example"));
 }
 
 #[test]

@@ -79,10 +79,13 @@ pub enum AuditFailure {
     Warn,
 }
 
+/// How tokens may be signed where nothing is said.
+const ALGORITHMS: &str = "RS256,ES256";
+
 impl JwtIssuer {
     /// Returns what tokens of the issuer must say.
     pub fn expectations(&self) -> Issuer {
-        let algorithms = words(self.algorithms.as_deref().unwrap_or("RS256,ES256"), ',');
+        let algorithms = words(self.algorithms.as_deref().unwrap_or(ALGORITHMS), ',');
         Issuer {
             issuer: self.issuer.clone(),
             audiences: words(&self.audience, ','),
@@ -140,7 +143,7 @@ pub(super) fn check(issuers: &[JwtIssuer], origins: &Origins, problems: &mut Pro
         if words(&issuer.audience, ',').is_empty() {
             refuse(index, "audience", "names no audience".to_owned());
         }
-        let algorithms = words(issuer.algorithms.as_deref().unwrap_or("RS256"), ',');
+        let algorithms = words(issuer.algorithms.as_deref().unwrap_or(ALGORITHMS), ',');
         let unknown = algorithms.iter().find(|name| Algorithm::parse(name).is_none());
         if let Some(name) = unknown {
             let known: Vec<&str> = Algorithm::ALL.iter().map(|algorithm| algorithm.as_str()).collect();

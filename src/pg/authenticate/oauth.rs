@@ -1,5 +1,7 @@
 //! OAUTHBEARER over the wire (RFC 7628), as the clients of PostgreSQL 18 speak it.
 
+use std::time::Duration;
+
 use lancegate_auth::oauthbearer::{DUMMY, First, MessageError, OAUTHBEARER, first, refusal};
 use lancegate_wire::backend;
 use lancegate_wire::frontend::SaslInitialResponse;
@@ -9,6 +11,9 @@ use crate::pg::connection::Transport;
 use crate::pg::startup::StartupError;
 use lancegate_engine::error::SqlError;
 use lancegate_engine::sqlstate::SqlState;
+
+/// How long a client may take to say that it has heard; less than any time to log in.
+const HEARD_MAX: Duration = Duration::from_millis(500);
 
 impl<S: Transport> Way<'_, S> {
     /// Lets in the user of a token, or says where tokens are.
@@ -33,17 +38,17 @@ impl<S: Transport> Way<'_, S> {
     }
 
     /// Tells where tokens are; the client says that it has heard before it is told
-    /// that it was refused.
+    /// that it was refused. One that hangs up or says nothing was refused all the same,
+    /// and counts as such.
     async fn tell(mut self, refused: StartupError) -> Result<Proven, StartupError> {
         let issuer = self.shared.identities.tokens().issuer(self.rule.issuer.as_deref());
         // Rules with this method are refused without an issuer.
         let Some(issuer) = issuer else { return Err(refused) };
         backend::authentication_sasl_continue(&mut self.connection.out, &refusal(&issuer.issuer, &issuer.scopes));
-        let heard = self.next_password().await?;
-        if heard.as_ref() != DUMMY {
-            return Err(malformed(MessageError::Malformed).into());
+        match tokio::time::timeout(HEARD_MAX, self.next_password()).await {
+            Ok(Ok(heard)) if heard.as_ref() != DUMMY => Err(malformed(MessageError::Malformed).into()),
+            _ => Err(refused),
         }
-        Err(refused)
     }
 }
 

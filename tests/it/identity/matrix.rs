@@ -1,5 +1,5 @@
-//! Z01: each kind of statement with each privilege that it needs missing, in each way
-//! that it can be sent.
+//! Z01: the kinds of statements listed below with each privilege that they need missing, in
+//! each way that they can be sent.
 //!
 //! The privileges are not written down here: the gateway's own record of decisions says
 //! what a statement needs, which it takes from the one exhaustive list. For each of them,
@@ -161,7 +161,7 @@ impl Matrix {
         self.gateway.connect_as(&user, "a long one").await.unwrap()
     }
 
-    /// Checks one kind of statement; returns its command.
+    /// Checks one kind of statement.
     async fn check(&mut self, case: &Case) {
         let needs = self.needs(case).await;
         for missing in &needs {
@@ -298,6 +298,10 @@ async fn z01_changes_of_rows() {
         change("DELETE FROM {s}.t WHERE id = 1"),
         change("DELETE FROM {s}.t WHERE id IN (SELECT id FROM {s}.t2)"),
         change("TRUNCATE {s}.t"),
+        change(
+            "MERGE INTO {s}.t AS a USING {s}.t2 AS b ON a.id = b.id WHEN MATCHED THEN DELETE \
+             WHEN NOT MATCHED THEN INSERT (id) VALUES (b.id)",
+        ),
         change("COPY {s}.t TO STDOUT"),
         change("COPY {s}.t2 FROM STDIN"),
     ])
@@ -316,6 +320,8 @@ async fn z01_definitions() {
         change("ALTER TABLE {s}.t2 RENAME TO t3"),
         change("CREATE VIEW {s}.w AS SELECT id FROM {s}.t"),
         change("CREATE OR REPLACE VIEW {s}.v AS SELECT id FROM {s}.t"),
+        change("ALTER VIEW {s}.v RENAME TO w"),
+        change("COMMENT ON TABLE {s}.t IS 'x'"),
         change("DROP VIEW {s}.v"),
         change("CREATE INDEX i ON {s}.t (id)"),
         with("CREATE INDEX i ON {s}.t (id)", "DROP INDEX {s}.t.i"),

@@ -182,6 +182,13 @@ async fn p05_a_login_is_quick_while_others_say_nothing() {
     let began_at = Instant::now();
     gateway.connect().await.simple_query("SELECT 1").await.unwrap();
     eprintln!("a login beside 40 silent connections took {:?}", began_at.elapsed());
+    // It did not wait for them: they are still there.
+    for raw in &mut silent {
+        assert!(
+            tokio::time::timeout(Duration::from_millis(1), raw.next()).await.is_err(),
+            "a silent one was closed first"
+        );
+    }
     for raw in &mut silent {
         assert!(tokio::time::timeout(Duration::from_secs(20), raw.next()).await.expect("closed in time").is_none());
     }
