@@ -1,5 +1,5 @@
 //! Statements with pieces changed, doubled, cut and exchanged: each is parsed or refused,
-//! on the stack that threads of the runtime have, and what is parsed prints again.
+//! on the stack that threads of the runtime have, and what is parsed can be printed.
 //!
 //! The changes are the same in every run. `fuzz/` has the same entry point for a fuzzer.
 
@@ -15,6 +15,8 @@ const STATEMENTS: &[&str] = &[
     "INSERT INTO t (a, b) SELECT * FROM u ON CONFLICT DO NOTHING RETURNING *",
     "UPDATE t SET a = 1, s.b = DEFAULT FROM u WHERE t.id = u.id RETURNING a AS x",
     "DELETE FROM t USING u WHERE t.id = u.id",
+    "MERGE INTO t AS a USING (SELECT 1 AS id) s ON a.id = s.id WHEN MATCHED AND s.id > 1 THEN UPDATE SET x = DEFAULT WHEN NOT MATCHED BY SOURCE THEN DELETE WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
+    "COMMENT ON COLUMN s.t.c IS 'x'",
     "COPY t (a, b) FROM STDIN WITH (FORMAT csv, DELIMITER ',', NULL '', HEADER true)",
     "CREATE TABLE IF NOT EXISTS t (id BIGINT NOT NULL, v REAL[3], b TEXT GENERATED ALWAYS AS (upper(c)) STORED)",
     "ALTER TABLE t ADD COLUMN c AS f(a, b) WITH (auto_refresh_enabled = true), DROP COLUMN d",

@@ -110,7 +110,8 @@ async fn what_must_last_cannot_be_temporary() {
         ("CREATE TEMP TABLE public.x (id int)", "42P16: cannot create temporary relation in non-temporary schema"),
         ("CREATE TABLE x (id int) ON COMMIT DROP", "42P16: ON COMMIT can only be used on temporary tables"),
         ("CREATE SCHEMA pg_temp_7", "42939: "),
-        ("COMMENT ON TABLE tt IS 'x'", "42"),
+        ("COMMENT ON TABLE tt IS 'x'", "0A000: "),
+        ("COMMENT ON COLUMN tt.id IS 'x'", "0A000: "),
     ] {
         let refused = error(&client, statement).await;
         assert!(refused.starts_with(code), "{statement}: {refused}");

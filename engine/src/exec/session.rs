@@ -221,7 +221,7 @@ async fn end(engine: &Engine, session: &mut Session, commit: bool, chain: bool) 
         session.settings.roll_back_block();
         warn_of_writes(session);
     }
-    temp::end_transaction(engine, session, committed).await?;
+    let ended = temp::end_transaction(engine, session, committed).await;
     session.channels.end_block(committed);
     session.savepoints.clear();
     session.written.clear();
@@ -229,6 +229,8 @@ async fn end(engine: &Engine, session: &mut Session, commit: bool, chain: bool) 
     if chain {
         session.settings.begin_block();
     }
+    // The block is over, whatever became of temporary tables.
+    ended?;
     Ok(Outcome::Done(if committed { "COMMIT" } else { "ROLLBACK" }.to_owned()))
 }
 

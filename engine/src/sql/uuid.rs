@@ -19,7 +19,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, ScalarUDF, Volatility};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, Volatility};
 use datafusion::scalar::ScalarValue;
 use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
 use lancegate_wire::types::PG_TYPE_KEY;
@@ -122,9 +122,18 @@ impl Conversions {
                 Transformed::yes(Expr::InList(list))
             }
             // `flag = 't'`: a literal takes the type of what it is compared with.
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if kind(&left) == Some(DataType::Boolean) => {
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if compares(op) && kind(&left) == Some(DataType::Boolean) =>
+            {
                 let (right, changed) = truth(*right);
                 let expr = Expr::BinaryExpr(BinaryExpr { left, op, right: Box::new(right) });
+                if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if compares(op) && kind(&right) == Some(DataType::Boolean) =>
+            {
+                let (left, changed) = truth(*left);
+                let expr = Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right });
                 if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
             }
             Expr::Case(mut case) if case.expr.as_ref().and_then(|expr| kind(expr)) == Some(DataType::Boolean) => {
@@ -171,6 +180,12 @@ impl Conversions {
             _ => Transformed::no(Expr::Cast(cast)),
         }
     }
+}
+
+/// Whether both sides of an operator have one type, which a literal then takes.
+fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
 /// Makes a truth value of a literal that PostgreSQL reads as one, and tells whether it was.
@@ -295,7 +310,9 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
             bytes.push(b'\\');
             rest = after;
         } else {
-            let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok())?;
+            // A sign is no digit.
+            let digits = after.get(..3).filter(|digits| digits.iter().all(|byte| (b'0'..=b'7').contains(byte)));
+            let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok())?;
             bytes.push(u8::from_str_radix(digits, 8).ok()?);
             rest = &after[3..];
         }

@@ -31,9 +31,11 @@ pub fn functions() -> Vec<ScalarUDF> {
     let mut all = vec![
         json("json_object_field", 2, |value, key| Ok(get(value, key).map(str::to_owned))),
         plain("json_object_field_text", 2, |value, key| Ok(get(value, key).and_then(text::as_text))),
-        json("json_extract_path_op", 2, |value, path| Ok(text::at_path(value, &steps(path)?).map(str::to_owned))),
+        json("json_extract_path_op", 2, |value, path| {
+            Ok(full_path(path)?.and_then(|path| text::at_path(value, &path).map(str::to_owned)))
+        }),
         plain("json_extract_path_text_op", 2, |value, path| {
-            Ok(text::at_path(value, &steps(path)?).and_then(text::as_text))
+            Ok(full_path(path)?.and_then(|path| text::at_path(value, &path).and_then(text::as_text)))
         }),
         boolean("jsonb_contains", |outer, inner| {
             let inner = as_string(inner).ok_or_else(|| invalid(""))?;
@@ -125,7 +127,15 @@ fn kind(value: &str) -> &'static str {
     }
 }
 
-/// Returns the texts of an array, or of an array literal.
+/// Returns the steps of a path; none for one with a NULL in it, which leads nowhere.
+fn full_path(path: &ScalarValue) -> Result<Option<Vec<String>>> {
+    match path {
+        ScalarValue::List(list) if list.value(0).null_count() > 0 => Ok(None),
+        path => steps(path).map(Some),
+    }
+}
+
+/// Returns the texts of an array, or of an array literal; a NULL among them is passed over.
 fn steps(path: &ScalarValue) -> Result<Vec<String>> {
     let list = match path {
         ScalarValue::List(list) => list.value(0),

@@ -23,16 +23,12 @@ pub(crate) const SUBSCRIPTS: &str = "pg_subscripts";
 pub(crate) const EXPANDED: &str = "pg_expanded";
 /// Arguments of `format`, at most.
 const FORMAT_ARGUMENTS_MAX: usize = 16;
-/// Arguments of `json_build_object`, at most.
-const JSON_ARGUMENTS_MAX: usize = 40;
 
 /// Returns the functions.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let item = Arc::new(Field::new_list_field(DataType::Int32, true));
     let arguments: Vec<usize> = (1..=FORMAT_ARGUMENTS_MAX).collect();
-    let pairs: Vec<usize> = (0..=JSON_ARGUMENTS_MAX).step_by(2).collect();
     vec![
-        RowFunction::define("json_build_object", &pairs, DataType::Utf8, Volatility::Stable, json_object),
         RowFunction::define(EXPANDED, &[1], DataType::List(expanded_item()), Volatility::Immutable, |arguments| {
             Ok(expanded(&elements(arguments.first())))
         }),
@@ -92,25 +88,6 @@ fn expanded(elements: &[Option<i32>]) -> ScalarValue {
     let rows = StructArray::new(fields, vec![x, n], None);
     let offsets = OffsetBuffer::from_lengths([elements.len()]);
     ScalarValue::List(Arc::new(ListArray::new(item, offsets, Arc::new(rows), None)))
-}
-
-/// `{"name" : value, …}`; what is neither a number nor a truth value is text.
-fn json_object(arguments: &[ScalarValue]) -> Result<ScalarValue> {
-    let mut parts = Vec::with_capacity(arguments.len() / 2);
-    for pair in arguments.chunks(2) {
-        let [name, value] = pair else { continue };
-        let Some(name) = text(name) else {
-            return Err(invalid("null value not allowed for object key"));
-        };
-        let value = match value {
-            ScalarValue::Boolean(Some(value)) => value.to_string(),
-            value if value.is_null() => "null".to_owned(),
-            value if value.data_type().is_numeric() => value.to_string(),
-            value => serde_json::Value::from(text(value)).to_string(),
-        };
-        parts.push(format!("{} : {value}", serde_json::Value::from(name)));
-    }
-    Ok(utf8(Some(format!("{{{}}}", parts.join(", ")))))
 }
 
 fn subscripts(first: i64, length: usize) -> ScalarValue {

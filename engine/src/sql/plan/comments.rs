@@ -8,6 +8,7 @@ use lancegate_sql::{ObjectName, SchemaName};
 use super::dml::no_column;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
+use crate::session::temp;
 use crate::sql::resolve::{no_database, no_relation, no_schema, object_of};
 use crate::sqlstate::SqlState;
 use crate::system::objects::{column_key, view_column_key};
@@ -68,6 +69,9 @@ impl Planner {
         if record.kind != kind {
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not {what}", name.name)));
         }
+        if temp::is_temporary(&record.name.namespace) {
+            return Err(SqlError::not_supported("comments of temporary tables are not supported"));
+        }
         Ok(record)
     }
 
@@ -81,6 +85,7 @@ impl Planner {
             }
             TableKind::Table | TableKind::MaterializedView => {
                 let table = self.open(record.clone()).await?;
+                table.ensure_lasting("a comment")?;
                 column_key(&table.dataset, column)
             }
         };

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use lancegate_catalog::{Table, TableId, TableKind};
 use lancegate_sql::ast::DropBehavior;
 use lancegate_sql::{Ident, ObjectName};
-use sqlparser::ast::{ObjectName as NativeName, Query, Statement as Native, Visit, Visitor};
+use sqlparser::ast::{Cte, ObjectName as NativeName, Query, Statement as Native, Visit, Visitor};
 
 use super::Planner;
 use crate::error::{Result, SqlError};
@@ -29,10 +29,13 @@ impl Planner {
             return Ok(Vec::new());
         }
         let lasting: Vec<&Table> = dropped.iter().filter(|table| !temp::is_temporary(&table.name.namespace)).collect();
-        let databases: BTreeSet<&String> = lasting.iter().map(|table| &table.name.database).collect();
+        if lasting.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut views = Vec::new();
-        for database in databases {
-            let all = self.engine.catalog().tables(database, None).await?;
+        // A view may read a table of another database.
+        for database in self.engine.catalog().databases().await? {
+            let all = self.engine.catalog().tables(&database.name, None).await?;
             views.extend(all.into_iter().filter(|table| table.kind != TableKind::Table));
         }
         let mut reads = HashMap::new();
@@ -81,34 +84,56 @@ impl Planner {
     }
 }
 
-/// Returns the names of relations in a query, without those of its own WITH lists.
+/// Returns the names of relations in a query, without those that stand for WITH lists where they are.
 fn named(query: &Native) -> Vec<ObjectName> {
-    #[derive(Default)]
-    struct Names {
-        relations: Vec<ObjectName>,
-        own: BTreeSet<String>,
-    }
-
-    impl Visitor for Names {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-            let lists = query.with.iter().flat_map(|with| &with.cte_tables);
-            self.own.extend(lists.map(|table| Ident::from_native(&table.alias.name).into_string()));
-            ControlFlow::Continue(())
-        }
-
-        fn pre_visit_relation(&mut self, relation: &NativeName) -> ControlFlow<()> {
-            self.relations.extend(ObjectName::from_native(relation));
-            ControlFlow::Continue(())
-        }
-    }
-
     let mut names = Names::default();
     let _ = query.visit(&mut names);
-    let Names { mut relations, own } = names;
-    relations.retain(|name| name.schema.is_some() || !own.contains(&name.name));
-    relations
+    names.relations
+}
+
+#[derive(Default)]
+struct Names {
+    relations: Vec<ObjectName>,
+    /// The lists that can be named in each query that is being visited.
+    scopes: Vec<BTreeSet<String>>,
+    /// The queries of lists, by address, and what can be named in them: without RECURSIVE
+    /// a list sees those before it, and not itself.
+    bodies: Vec<(*const Query, BTreeSet<String>)>,
+}
+
+impl Visitor for Names {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let of_list = self.bodies.iter().find(|(body, _)| std::ptr::eq(*body, query));
+        let outer = of_list.map(|(_, scope)| scope).or(self.scopes.last());
+        let mut scope = outer.cloned().unwrap_or_default();
+        if let Some(with) = &query.with {
+            let name = |table: &Cte| Ident::from_native(&table.alias.name).into_string();
+            if with.recursive {
+                scope.extend(with.cte_tables.iter().map(name));
+            }
+            for table in &with.cte_tables {
+                self.bodies.push((&raw const *table.query, scope.clone()));
+                scope.insert(name(table));
+            }
+        }
+        self.scopes.push(scope);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        self.scopes.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &NativeName) -> ControlFlow<()> {
+        let is_list = |name: &ObjectName| {
+            name.schema.is_none() && self.scopes.last().is_some_and(|scope| scope.contains(&name.name))
+        };
+        self.relations.extend(ObjectName::from_native(relation).filter(|name| !is_list(name)));
+        ControlFlow::Continue(())
+    }
 }
 
 /// Returns what a relation is called in a message.
@@ -131,4 +156,24 @@ fn depended_on(dropped: &[Table], found: &[(Table, Table)]) -> SqlError {
     SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
         .detail(lines.join("\n"))
         .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        let dialect = sqlparser::dialect::PostgreSqlDialect {};
+        let query = sqlparser::parser::Parser::parse_sql(&dialect, text).unwrap().remove(0);
+        named(&query).into_iter().map(|name| name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_list_hides_a_relation_only_where_it_can_be_named() {
+        assert_eq!(names("WITH t AS (SELECT * FROM t) SELECT * FROM t"), ["t"]);
+        assert_eq!(names("WITH RECURSIVE t AS (SELECT 1 UNION ALL SELECT * FROM t) SELECT * FROM t"), [""; 0]);
+        assert_eq!(names("WITH a AS (SELECT 1), b AS (SELECT * FROM a) SELECT * FROM b, s.a"), ["s.a"]);
+        assert_eq!(names("SELECT * FROM (WITH t AS (SELECT 1) SELECT * FROM t) AS x, t"), ["t"]);
+        assert_eq!(names("SELECT * FROM a WHERE id IN (SELECT id FROM b)"), ["a", "b"]);
+    }
 }

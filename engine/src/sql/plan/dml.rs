@@ -283,17 +283,22 @@ fn typed_parameters(plan: LogicalPlan, columns: &[FieldRef]) -> Result<LogicalPl
     let system = expr.len() - columns.len();
     let exprs = expr.into_iter().enumerate().map(|(index, expr)| {
         let Some(field) = index.checked_sub(system).and_then(|index| columns.get(index)) else { return Ok(expr) };
-        let typed = expr.transform_up(|expr| match expr {
-            Expr::Placeholder(mut placeholder) if placeholder.field.is_none() => {
-                placeholder.field = Some(Arc::clone(field));
-                Ok(Transformed::yes(Expr::Placeholder(placeholder)))
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
-        Ok(typed.data)
+        typed(expr, field)
     });
     let exprs = exprs.collect::<Result<Vec<_>>>()?;
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, input)?))
+}
+
+/// Gives the parameters of an expression whose type is not known that of a column.
+fn typed(expr: Expr, field: &FieldRef) -> Result<Expr> {
+    let typed = expr.transform_up(|expr| match expr {
+        Expr::Placeholder(mut placeholder) if placeholder.field.is_none() => {
+            placeholder.field = Some(Arc::clone(field));
+            Ok(Transformed::yes(Expr::Placeholder(placeholder)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(typed.data)
 }
 
 /// Returns the error for an UPDATE that gives a computed column a value.

@@ -15,7 +15,9 @@ const TYPES_OF_ASYNCPG: &str = "
 
 /// Returns what a query asks, if it is one of these.
 pub fn query(text: &str) -> Option<Statement> {
-    let of_asyncpg = text.contains("WITH RECURSIVE typeinfo_tree(") && text.contains("AS range_subtype_name");
+    // Only a text that is this query and nothing before it: others may quote it.
+    let begins = text.trim_start().starts_with("WITH RECURSIVE typeinfo_tree(");
+    let of_asyncpg = begins && text.contains("AS range_subtype_name");
     let words = of_asyncpg.then_some(TYPES_OF_ASYNCPG)?;
     let parsed = lancegate_sql::parse(words, &lancegate_sql::Limits::default()).ok()?.pop()?;
     match parsed.statement {
@@ -30,5 +32,7 @@ mod tests {
     fn the_words_of_known_queries_are_sql() {
         assert!(super::query("WITH RECURSIVE typeinfo_tree(oid) … AS range_subtype_name").is_some());
         assert!(super::query("SELECT 1").is_none());
+        let quoted = "INSERT INTO log VALUES ('WITH RECURSIVE typeinfo_tree( AS range_subtype_name')";
+        assert!(super::query(quoted).is_none());
     }
 }

@@ -128,26 +128,32 @@ fn unquoted(quoted: &str) -> Option<String> {
 /// Returns whether `outer` contains `inner`, by the rules of `jsonb @> jsonb`.
 pub(super) fn contains(outer: &Value, inner: &Value) -> bool {
     match (outer, inner) {
+        // At the top an array also contains what one of its elements is.
+        (Value::Array(outer), inner) if !inner.is_array() && !inner.is_object() => {
+            outer.iter().any(|own| same(own, inner))
+        }
+        _ => within(outer, inner),
+    }
+}
+
+fn within(outer: &Value, inner: &Value) -> bool {
+    match (outer, inner) {
         (Value::Object(outer), Value::Object(inner)) => {
-            inner.iter().all(|(key, value)| outer.get(key).is_some_and(|own| contains(own, value)))
+            inner.iter().all(|(key, value)| outer.get(key).is_some_and(|own| within(own, value)))
         }
         (Value::Array(outer), Value::Array(inner)) => {
-            inner.iter().all(|value| outer.iter().any(|own| own_contains(own, value)))
+            inner.iter().all(|value| outer.iter().any(|own| within(own, value)))
         }
-        // An array also contains what one of its elements is.
-        (Value::Array(outer), inner) if !inner.is_object() => outer.iter().any(|own| same(own, inner)),
         (outer, inner) => same(outer, inner),
     }
 }
 
-/// An element that is an array is compared with an array only.
-fn own_contains(own: &Value, value: &Value) -> bool {
-    own.is_array() == value.is_array() && contains(own, value)
-}
-
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
-        (Value::Number(left), Value::Number(right)) => left == right || left.as_f64() == right.as_f64(),
+        // Integers beyond 2^53 are not what a float makes of them.
+        (Value::Number(left), Value::Number(right)) => {
+            left == right || ((left.is_f64() || right.is_f64()) && left.as_f64() == right.as_f64())
+        }
         _ => left == right,
     }
 }
@@ -222,6 +228,9 @@ mod tests {
         assert!(!holds(r#"[{"a":1}]"#, r#"{"a":1}"#));
         assert!(!holds("[[1,2]]", "[1]"));
         assert!(!holds(r#"{"a":{"b":1}}"#, r#"{"b":1}"#));
+        assert!(!holds(r#"{"a":[1,2]}"#, r#"{"a":1}"#));
+        assert!(!holds(r#"[{"a":[1]}]"#, r#"[{"a":1}]"#));
+        assert!(!holds("9007199254740993", "9007199254740992"));
         assert!(holds("1.0", "1"));
     }
 

@@ -9,7 +9,6 @@
 //! statement says so; rows of the table that share a key are all updated.
 
 use arrow::datatypes::FieldRef;
-use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::{Case, Expr as Bound, LogicalPlan, Projection, cast};
 use lancegate_sql::ast::{Matching, Merge, MergeAction, MergeClause};
 use lancegate_sql::{Ident, ObjectName};
@@ -20,7 +19,9 @@ use sqlparser::ast::{
 };
 
 use super::select::{self, Target, exactly_column, item};
-use super::{Plan, Planner, QueryPlan, Rebind, Returning, exactly, is_computed, no_column, non_default, table_schema};
+use super::{
+    Plan, Planner, QueryPlan, Rebind, Returning, exactly, is_computed, no_column, non_default, table_schema, typed,
+};
 use crate::error::{Result, SqlError};
 use crate::sql::resolve::BoundTable;
 use crate::sql::rewrite::{self, build};
@@ -361,17 +362,6 @@ fn stored_value(expr: Bound, field: &FieldRef) -> Result<Bound> {
         Ok((when, Box::new(value)))
     });
     Ok(Bound::Case(Case { expr: None, when_then_expr: branches.collect::<Result<_>>()?, else_expr: None }))
-}
-
-fn typed(expr: Bound, field: &FieldRef) -> Result<Bound> {
-    let typed = expr.transform_up(|expr| match expr {
-        Bound::Placeholder(mut placeholder) if placeholder.field.is_none() => {
-            placeholder.field = Some(std::sync::Arc::clone(field));
-            Ok(Transformed::yes(Bound::Placeholder(placeholder)))
-        }
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(typed.data)
 }
 
 /// `CASE WHEN … THEN … … [ELSE …] END` over all branches.
