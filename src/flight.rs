@@ -18,7 +18,6 @@ use std::time::Duration;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Server;
@@ -44,6 +43,7 @@ mod session_options;
 mod statement;
 
 use info::Held;
+pub use listener::FlightTls;
 use logins::Logins;
 use prepared::Prepared;
 use registry::{Bounds, Registry};
@@ -127,7 +127,7 @@ impl FlightShared {
 pub async fn serve(
     listener: TcpListener,
     (shared, connections_max): (Arc<FlightShared>, usize),
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<FlightTls>>,
     stop: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
     let _sweeper = AbortOnDropHandle::new(tokio::spawn(sweep(Arc::clone(&shared))));

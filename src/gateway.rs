@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, FirstLogin};
 use crate::audit::AuditLog;
-use crate::flight::{self, FlightLimits, FlightShared};
+use crate::flight::{self, FlightLimits, FlightShared, FlightTls};
 use crate::http::rest::Front;
 use crate::http::{self, HttpShared};
 use crate::pg::{self, AccessRules, Identities, PgShared, PgTls, UnixSocket};
@@ -94,13 +94,13 @@ impl Gateway {
             unix: bind_unix(&config, pg_addr.port())?,
             audit: open_audit(&config)?,
         };
-        let flight_tls = read_flight_tls(&config)?;
+        let flight_tls = read_flight_tls(&config)?.map(FlightTls::new).map(Arc::new);
         let tokens = Tokens::new(&config.jwt_issuers).map_err(|error| StartError::Tokens(error.to_string()))?;
         let readiness = Arc::new(Readiness::default());
         let metrics = Arc::new(Metrics::new());
         let (http, http_shared) = start_http(&config, http_listener, &readiness, &metrics);
         let flight_addr = flight.as_ref().map(|(_, address)| *address);
-        let flight = flight.map(|(listener, _)| start_flight(&config, listener, flight_tls));
+        let flight = flight.map(|(listener, _)| start_flight(&config, listener, flight_tls.clone()));
 
         if let Some(folder) = config.data_folder() {
             prepare_folder(folder)?;
@@ -133,7 +133,7 @@ impl Gateway {
 
         readiness.advance(Stage::Ready);
         tracing::info!(%pg_addr, %http_addr, ?flight_addr, data = %config.data, "ready");
-        let reload = Reload { config, pg: shared, audit };
+        let reload = Reload { config, pg: shared, flight: flight_tls, audit };
         Ok(Self {
             pg_addr,
             http_addr,
@@ -292,7 +292,7 @@ pub(crate) fn client_authorities(config: &Config) -> Option<ClientAuthorities<'_
     config.pg.tls_client_ca.as_deref().map(|certificates| ClientAuthorities { certificates, revoked })
 }
 
-fn start_flight(config: &Config, listener: TcpListener, tls: Option<TlsAcceptor>) -> (Server, Arc<FlightShared>) {
+fn start_flight(config: &Config, listener: TcpListener, tls: Option<Arc<FlightTls>>) -> (Server, Arc<FlightShared>) {
     let shared = Arc::new(FlightShared::new(FlightLimits {
         statement_timeout: config.query.statement_timeout.get(),
         message_bytes_max: config.flight.message_bytes_max.as_usize(),

@@ -20,6 +20,9 @@ use super::session_options::{
 use super::{info, prepared};
 
 /// What is answered, and what it is.
+/// The longest name of a schema that a session keeps.
+const SCHEMA_BYTES_MAX: usize = 8 << 10;
+
 const ACTIONS: [(&str, &str); 7] = [
     ("CreatePreparedStatement", "Binds a statement and keeps it. ActionCreatePreparedStatementRequest."),
     ("ClosePreparedStatement", "Forgets a prepared statement. ActionClosePreparedStatementRequest."),
@@ -138,6 +141,7 @@ async fn set_options(
                 options.catalog = None;
                 Ok(())
             }
+            ("schema", Ok(Some(schema))) if schema.len() > SCHEMA_BYTES_MAX => Err(INVALID_VALUE),
             ("schema", Ok(schema)) => {
                 options.schema = schema;
                 Ok(())

@@ -136,9 +136,10 @@ pub(super) async fn begin(
     let bytes = source.bytes() + values.iter().map(ScalarValue::size).sum::<usize>();
     let owner = caller.owner.clone();
     let start = start(shared, (source, values), Some(Arc::clone(&columns))).map_err(|error| status(&error))?;
-    let running = Arc::new(Running::start(caller, start));
-    let held = Held::new(columns, Progress::Running(running));
+    // Nothing runs before it is sure that its result can be asked for: what was refused could have changed something.
+    let held = Held::new(columns, Progress::Gone);
     let handle = shared.results.insert(&owner, Arc::clone(&held), bytes).map_err(|error| status(&error))?;
+    *held.stage() = Progress::Running(Arc::new(Running::start(caller, start)));
     let polled = poll(shared, (handle, &held), FIRST_POLL_MAX).await;
     if polled.is_err() {
         drop(shared.results.remove(&owner, &handle.bytes()));
@@ -246,9 +247,9 @@ pub(super) async fn cancel(shared: &FlightShared, owner: &Owner, bytes: &[u8]) -
         Progress::Bound(..) | Progress::Gone => true,
         Progress::Running(running) => running.cancel(CANCEL_MAX).await,
         Progress::Reading(ctx) => {
-            // The reader is told by the stream.
+            // The reader is told by the stream, and it may not be over yet.
             ctx.cancel(CancelReason::User);
-            true
+            false
         }
     };
     drop(shared.results.remove(owner, bytes));

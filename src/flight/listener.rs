@@ -1,10 +1,11 @@
 //! Sockets: how many are open, TLS, and how long one may take to say who it is.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,6 +24,31 @@ use tonic::transport::server::Connected;
 const AUTHENTICATION_TIME_MAX: Duration = Duration::from_secs(60);
 /// The TLS handshake alone.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The certificate that the next connection is served.
+pub struct FlightTls(RwLock<TlsAcceptor>);
+
+impl FlightTls {
+    /// Serves a certificate.
+    pub fn new(acceptor: TlsAcceptor) -> Self {
+        Self(RwLock::new(acceptor))
+    }
+
+    /// Serves another one from the next connection on.
+    pub fn replace(&self, acceptor: TlsAcceptor) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+    }
+
+    fn get(&self) -> TlsAcceptor {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl fmt::Debug for FlightTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlightTls").finish_non_exhaustive()
+    }
+}
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone)]
@@ -43,7 +69,7 @@ impl Peer {
 pub(super) fn incoming(
     mut listener: TcpListener,
     connections_max: usize,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<FlightTls>>,
     stop: CancellationToken,
 ) -> impl Stream<Item = io::Result<Connection>> + Send + 'static {
     let (sender, mut receiver) = mpsc::channel(1);
@@ -55,7 +81,7 @@ pub(super) fn incoming(
                 let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
                 // axum's implementation for a plain listener logs and retries.
                 let (socket, address) = axum::serve::Listener::accept(&mut listener).await;
-                let (sender, tls) = (sender.clone(), tls.clone());
+                let (sender, tls) = (sender.clone(), tls.as_ref().map(|tls| tls.get()));
                 tokio::spawn(async move {
                     if let Some(connection) = Connection::open(socket, address, tls, place).await {
                         // The server is gone, and so is the connection.

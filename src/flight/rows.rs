@@ -19,6 +19,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::sqlstate::SqlState;
+use prost::Message as _;
 use tonic::{Status, Streaming};
 
 use super::error;
@@ -161,13 +162,24 @@ fn messages(
             None => next_message(&mut rest).await.map_err(|error| FlightError::ExternalError(Box::new(error)))?,
         };
         let Some(message) = message else { return Ok(None) };
-        let bytes = (message.data_header.len() + message.data_body.len()) as u64;
+        let bytes = length(&message)?;
         let left = left.checked_sub(bytes).ok_or_else(|| {
             let message = "the rows are longer than is allowed here";
             FlightError::ExternalError(Box::new(SqlError::new(SqlState::parse("54000"), message)))
         })?;
         Ok::<_, FlightError>(Some((message, (first, rest, left))))
     })
+}
+
+/// Returns how many bytes a message has, and says that it has once it is decompressed.
+fn length(message: &FlightData) -> Result<u64, FlightError> {
+    let sent = message.encoded_len().max(1) as u64;
+    // The decoder says what is wrong with a header.
+    let Ok(header) = arrow::ipc::root_as_message(&message.data_header) else { return Ok(sent) };
+    match rest::decompressed(&header, &message.data_body) {
+        told if told > rest::MESSAGE_BYTES_MAX => Err(FlightError::ExternalError(Box::new(rest::too_long()))),
+        told => Ok(sent.saturating_add(told)),
+    }
 }
 
 /// Waits for the next message of a client.

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use lancegate_engine::config::Config;
 
-use super::{StartError, read_tls};
+use super::{StartError, read_flight_tls, read_tls};
 use crate::audit::AuditLog;
+use crate::flight::FlightTls;
 use crate::pg::{AccessRules, PgShared};
 
 /// What a reload reaches.
@@ -17,6 +18,7 @@ use crate::pg::{AccessRules, PgShared};
 pub(super) struct Reload {
     pub(super) config: Config,
     pub(super) pg: Arc<PgShared>,
+    pub(super) flight: Option<Arc<FlightTls>>,
     pub(super) audit: Option<AuditLog>,
 }
 
@@ -36,6 +38,10 @@ impl Reload {
             }
         });
         self.tell("pg.tls_cert", tls.map_err(|error: StartError| error.to_string()));
+        if let Some(served) = &self.flight {
+            let tls = read_flight_tls(&self.config).map(|tls| tls.map(|tls| served.replace(tls)));
+            self.tell("flight.tls_cert", tls.map(drop).map_err(|error| error.to_string()));
+        }
         self.pg.identities.tokens().expire().await;
     }
 

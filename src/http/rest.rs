@@ -38,6 +38,7 @@ mod caller;
 mod columns;
 mod error;
 mod errors;
+mod frames;
 mod functions;
 mod gpu;
 mod indexes;
@@ -59,6 +60,7 @@ mod writes;
 
 pub(crate) use batches::is_too_deep;
 pub(crate) use caller::{BASIC, authenticated};
+pub(crate) use frames::{MESSAGE_BYTES_MAX, decompressed, too_long};
 use openapi::{Doc, Operation, Registered, Signature};
 pub(super) use request::{guard, limit_time};
 

@@ -23,6 +23,7 @@ use tokio::sync::Mutex;
 
 use super::caller::Caller;
 use super::error::{RestError, Result};
+use super::frames::Frames;
 
 /// The media type of an Arrow IPC stream.
 pub(super) const STREAM: &str = "application/vnd.apache.arrow.stream";
@@ -58,6 +59,7 @@ impl Rest {
 /// Rows that a client sends.
 pub(super) struct Incoming {
     body: Rest,
+    frames: Frames,
     decoder: StreamDecoder,
     pending: Buffer,
     left: u64,
@@ -84,6 +86,7 @@ impl Incoming {
     async fn begin(body: Rest, bytes_max: u64) -> Result<Self> {
         let mut incoming = Self {
             body,
+            frames: Frames::default(),
             decoder: StreamDecoder::new(),
             pending: Buffer::from(Vec::<u8>::new()),
             left: bytes_max,
@@ -154,6 +157,11 @@ impl Incoming {
                     return Err(SqlError::new(SqlState::CONNECTION_FAILURE, message));
                 }
                 None => {
+                    self.pending = Buffer::from(self.frames.rest());
+                    while !self.pending.is_empty() {
+                        // Of a message that does not go on there are no rows.
+                        self.read_pending()?;
+                    }
                     self.decoder.finish().map_err(|error| bad(&error.to_string()))?;
                     self.ended = true;
                 }
@@ -166,11 +174,23 @@ impl Incoming {
         self.left = self.left.checked_sub(data.len() as u64).ok_or_else(|| {
             SqlError::new(SqlState::parse("54000"), "the rows are longer than http.upload_bytes_max allows")
         })?;
-        self.pending = Buffer::from(data);
+        self.frames.push(&data);
         Ok(())
     }
 
     fn decode(&mut self) -> Result<Option<RecordBatch>, SqlError> {
+        loop {
+            if self.pending.is_empty() {
+                let Some(message) = self.frames.next()? else { return Ok(None) };
+                self.pending = Buffer::from(message);
+            }
+            if let Some(batch) = self.read_pending()? {
+                return Ok(Some(batch));
+            }
+        }
+    }
+
+    fn read_pending(&mut self) -> Result<Option<RecordBatch>, SqlError> {
         let (decoder, pending) = (&mut self.decoder, &mut self.pending);
         // Arrow checks what it reads, but not everything before it uses it.
         let decoded = catch_unwind(AssertUnwindSafe(|| decoder.decode(pending)));

@@ -1,0 +1,180 @@
+//! Cuts an Arrow IPC stream into its messages, and looks at each before Arrow does.
+//!
+//! A compressed buffer begins with its length when it is not (Arrow, "Serialization and Interprocess Communication",
+//! `BodyCompression`). Arrow asks for so much memory at once, and where there is not so much the process ends. So what a
+//! message says is added up first, and more than [`MESSAGE_BYTES_MAX`] is refused (54000).
+
+use arrow::ipc::{Message, root_as_message};
+use bytes::{Bytes, BytesMut};
+use lancegate_engine::error::SqlError;
+use lancegate_engine::sqlstate::SqlState;
+
+/// The most bytes of one message, as it is sent and as it says that it is once it is decompressed.
+pub(crate) const MESSAGE_BYTES_MAX: u64 = 1 << 31;
+/// The longest description of a message in bytes.
+const HEADER_BYTES_MAX: usize = 16 << 20;
+
+/// What has come of a stream and is not read yet.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    bytes: BytesMut,
+    /// Whether a message has been read; what begins otherwise may be anything.
+    has_begun: bool,
+    /// How many bytes there have to be before it is worth a look.
+    needed: usize,
+    /// Whether the rest goes on as it is: behind the end of the stream, and where Arrow will say what is wrong.
+    is_over: bool,
+}
+
+impl Frames {
+    pub(super) fn push(&mut self, data: &[u8]) {
+        self.bytes.extend_from_slice(data);
+    }
+
+    /// Returns the next message, once all of it is there.
+    ///
+    /// # Errors
+    /// 54000 for one that is too long.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, SqlError> {
+        if self.is_over {
+            return Ok(Some(self.rest()).filter(|rest| !rest.is_empty()));
+        }
+        if self.bytes.len() < self.needed {
+            return Ok(None);
+        }
+        let Some((start, length)) = prefix(&self.bytes) else { return Ok(None) };
+        if length > HEADER_BYTES_MAX {
+            if self.has_begun {
+                return Err(too_long());
+            }
+            self.is_over = true;
+            return self.next();
+        }
+        let (header, body) = (start..start + length, start + length);
+        let Some(header) = self.bytes.get(header) else {
+            self.needed = body;
+            return Ok(None);
+        };
+        let Ok(message) = root_as_message(header) else {
+            self.is_over = true;
+            return self.next();
+        };
+        let Some(length) = u64::try_from(message.bodyLength()).ok().filter(|length| *length <= MESSAGE_BYTES_MAX)
+        else {
+            return Err(too_long());
+        };
+        let end = body + usize::try_from(length).map_err(|_| too_long())?;
+        let Some(body) = self.bytes.get(body..end) else {
+            self.needed = end;
+            return Ok(None);
+        };
+        if decompressed(&message, body) > MESSAGE_BYTES_MAX {
+            return Err(too_long());
+        }
+        self.needed = 0;
+        self.has_begun = true;
+        Ok(Some(self.bytes.split_to(end).freeze()))
+    }
+
+    /// Returns what there is of a message that does not go on.
+    pub(super) fn rest(&mut self) -> Bytes {
+        self.bytes.split().freeze()
+    }
+}
+
+/// Returns where the description of a message begins and how long it is. The end of a stream has none, and is left to
+/// Arrow as well.
+fn prefix(bytes: &[u8]) -> Option<(usize, usize)> {
+    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?));
+    let (start, length) = match word(0)? {
+        u32::MAX => (8, word(4)?),
+        // Before version 0.15 the length came first.
+        length => (4, length),
+    };
+    Some((start, usize::try_from(length).unwrap_or(usize::MAX)))
+}
+
+/// Returns how many bytes the compressed buffers of a message say that they have; none for any other message.
+pub(crate) fn decompressed(message: &Message<'_>, body: &[u8]) -> u64 {
+    let batch = message.header_as_record_batch();
+    let batch = batch.or_else(|| message.header_as_dictionary_batch()?.data());
+    let buffers = batch.filter(|batch| batch.compression().is_some()).and_then(|batch| batch.buffers());
+    buffers.into_iter().flatten().fold(0_u64, |sum, buffer| {
+        let at = usize::try_from(buffer.offset()).unwrap_or(usize::MAX);
+        let told = body.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|told| i64::from_le_bytes(*told));
+        // -1 says that the buffer is not compressed after all.
+        sum.saturating_add(told.map_or(0, |told| told.max(0).unsigned_abs()))
+    })
+}
+
+/// Why a message is refused.
+pub(crate) fn too_long() -> SqlError {
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a message of the rows is too long")
+        .detail(format!("A message may have {MESSAGE_BYTES_MAX} bytes, compressed or not."))
+        .hint("Send the rows in smaller batches.")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow::ipc::CompressionType;
+    use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
+
+    use super::*;
+
+    fn stream(compression: Option<CompressionType>) -> Vec<u8> {
+        let values: ArrayRef = Arc::new(Int64Array::from(vec![7; 10_000]));
+        let batch = RecordBatch::try_from_iter([("x", values)]).unwrap();
+        let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
+        let mut writer = StreamWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+        writer.write(&batch).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    fn cut(stream: &[u8], step: usize) -> Result<Vec<Bytes>, SqlError> {
+        let (mut frames, mut found) = (Frames::default(), Vec::new());
+        for data in stream.chunks(step) {
+            frames.push(data);
+            while let Some(frame) = frames.next()? {
+                found.push(frame);
+            }
+        }
+        found.push(frames.rest());
+        Ok(found)
+    }
+
+    #[test]
+    fn r02_a_stream_is_cut_where_its_messages_end_however_it_comes() {
+        for compression in [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)] {
+            let stream = stream(compression);
+            for step in [1, 7, 4_096, stream.len()] {
+                let frames = cut(&stream, step).unwrap();
+                assert_eq!(frames.concat(), stream);
+                assert!(frames.len() >= 4, "schema, two batches and the end: {}", frames.len());
+            }
+        }
+    }
+
+    #[test]
+    fn r02_a_length_that_is_only_said_is_not_believed() {
+        let mut stream = stream(Some(CompressionType::LZ4_FRAME));
+        let told = 80_000_i64.to_le_bytes();
+        let at = stream.windows(8).position(|window| window == told).expect("the length of the values");
+        stream[at..at + 8].copy_from_slice(&(1_i64 << 60).to_le_bytes());
+        let refused = cut(&stream, 1_000).unwrap_err();
+        assert_eq!(refused.code, SqlState::PROGRAM_LIMIT_EXCEEDED);
+    }
+
+    #[test]
+    fn what_is_no_message_goes_on_as_it_is() {
+        for text in [&b"{}"[..], b"not an Arrow stream, but long enough", &[0xff; 64]] {
+            match cut(text, 3) {
+                Ok(frames) => assert_eq!(frames.concat(), text),
+                Err(error) => assert_eq!(error.code, SqlState::PROGRAM_LIMIT_EXCEEDED),
+            }
+        }
+    }
+}
