@@ -19,10 +19,10 @@ use super::session_options::{
 };
 use super::{info, prepared};
 
-/// What is answered, and what it is.
 /// The longest name of a schema that a session keeps.
 const SCHEMA_BYTES_MAX: usize = 8 << 10;
 
+/// What is answered, and what it is.
 const ACTIONS: [(&str, &str); 7] = [
     ("CreatePreparedStatement", "Binds a statement and keeps it. ActionCreatePreparedStatementRequest."),
     ("ClosePreparedStatement", "Forgets a prepared statement. ActionClosePreparedStatementRequest."),
