@@ -61,7 +61,12 @@ fn any(bytes: &Bytes) -> Result<Any> {
     Any::decode(bytes.as_ref()).map_err(|error| invalid(format!("the command is not a protobuf message: {error}")))
 }
 
+/// Reads a command. One with a type that is not known here is [`Command::Unknown`], so
+/// that it can be refused by name; one without a type is none.
 fn command(any: Any) -> Result<Command> {
+    if any.type_url.is_empty() {
+        return Err(invalid("the command has no type"));
+    }
     Command::try_from(any).map_err(|error| invalid(error.to_string()))
 }
 
