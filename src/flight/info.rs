@@ -1,6 +1,7 @@
 //! What is answered to a query before its rows: what it is, and where they are.
 //!
-//! `GetFlightInfo` binds a statement and runs nothing; its ticket runs it, once.
+//! `GetFlightInfo` binds a statement with rows and runs nothing; its ticket runs it, once.
+//! A statement without rows has run when it answers.
 //! `PollFlightInfo` runs it at once. Until its first row is there, the answer names no
 //! endpoint, because clients bound the wait for the rows of one, and has a descriptor to
 //! poll with; after that it names the one endpoint, and is complete.
@@ -29,6 +30,9 @@ const FIRST_POLL_MAX: Duration = Duration::from_millis(250);
 const POLL_MAX: Duration = Duration::from_secs(20);
 /// How long a cancel waits for its statement to end.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
+
+/// A statement with its values and the columns of its rows.
+pub(super) type Bound = (Source, Vec<ScalarValue>, SchemaRef);
 
 /// A result that a client was told of.
 pub(super) struct Held {
@@ -96,7 +100,7 @@ pub(super) fn start(
 pub(super) fn bound(
     shared: &FlightShared,
     caller: &Caller,
-    (source, values, columns): (Source, Vec<ScalarValue>, SchemaRef),
+    (source, values, columns): Bound,
     descriptor: FlightDescriptor,
 ) -> Result<FlightInfo, SqlError> {
     let bytes = source.bytes() + values.iter().map(ScalarValue::size).sum::<usize>();
@@ -128,11 +132,42 @@ fn described(
 ///
 /// # Errors
 /// What the statement answers within the wait.
-pub(super) async fn begin(
+pub(super) async fn begin(shared: &Arc<FlightShared>, caller: Caller, bound: Bound) -> Result<PollInfo> {
+    let owner = caller.owner.clone();
+    let (handle, held) = launch(shared, caller, bound)?;
+    let polled = poll(shared, (handle, &held), FIRST_POLL_MAX).await;
+    if polled.is_err() {
+        drop(shared.results.remove(&owner, &handle.bytes()));
+    }
+    polled
+}
+
+/// Answers `GetFlightInfo` for a statement without rows: it has run by then. Drivers read
+/// such an answer when they please or not at all, and go on with the next statement.
+///
+/// # Errors
+/// What the statement answers.
+pub(super) async fn ran(
     shared: &Arc<FlightShared>,
     caller: Caller,
-    (source, values, columns): (Source, Vec<ScalarValue>, SchemaRef),
-) -> Result<PollInfo> {
+    bound: Bound,
+    descriptor: FlightDescriptor,
+) -> Result<FlightInfo> {
+    let owner = caller.owner.clone();
+    let (handle, held) = launch(shared, caller, bound)?;
+    loop {
+        let polled = poll(shared, (handle, &held), POLL_MAX).await;
+        if polled.is_err() {
+            drop(shared.results.remove(&owner, &handle.bytes()));
+        }
+        if polled?.flight_descriptor.is_none() {
+            return described(&held.columns, descriptor, Some(handle), true).map_err(|error| status(&error));
+        }
+    }
+}
+
+/// Starts a statement whose result can be asked for.
+fn launch(shared: &FlightShared, caller: Caller, (source, values, columns): Bound) -> Result<(Handle, Arc<Held>)> {
     let bytes = source.bytes() + values.iter().map(ScalarValue::size).sum::<usize>();
     let owner = caller.owner.clone();
     let start = start(shared, (source, values), Some(Arc::clone(&columns))).map_err(|error| status(&error))?;
@@ -140,11 +175,7 @@ pub(super) async fn begin(
     let held = Held::new(columns, Progress::Gone);
     let handle = shared.results.insert(&owner, Arc::clone(&held), bytes).map_err(|error| status(&error))?;
     *held.stage() = Progress::Running(Arc::new(Running::start(caller, start)));
-    let polled = poll(shared, (handle, &held), FIRST_POLL_MAX).await;
-    if polled.is_err() {
-        drop(shared.results.remove(&owner, &handle.bytes()));
-    }
-    polled
+    Ok((handle, held))
 }
 
 /// Answers a later `PollFlightInfo`.
@@ -225,11 +256,7 @@ fn read_already() -> tonic::Status {
 ///
 /// # Errors
 /// 53000 if too many run.
-pub(super) fn stream(
-    shared: &FlightShared,
-    caller: Caller,
-    (source, values, columns): (Source, Vec<ScalarValue>, SchemaRef),
-) -> Result<Answer> {
+pub(super) fn stream(shared: &FlightShared, caller: Caller, (source, values, columns): Bound) -> Result<Answer> {
     let start = start(shared, (source, values), Some(Arc::clone(&columns))).map_err(|error| status(&error))?;
     let running = Running::start(caller, start);
     let rows = running.take().ok_or_else(read_already)?;

@@ -20,6 +20,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::caller::{Caller, open, who};
 use super::command::{Asked, asked, ensure_no_transaction, text, ticket};
 use super::error::{Result, ended, internal, invalid, status, unsupported};
+use super::info::Bound;
 use super::rows::{next_message, parameters, told, whole};
 use super::statement::{Source, columns};
 use super::{FlightShared, actions, info, ingest, metadata, prepared};
@@ -27,9 +28,6 @@ use super::{FlightShared, actions, info, ingest, metadata, prepared};
 /// Answers the calls.
 #[derive(Debug)]
 pub(super) struct Service(pub(super) Arc<FlightShared>);
-
-/// A statement with its values and the columns of its rows.
-type Bound = (Source, Vec<ScalarValue>, SchemaRef);
 
 impl Service {
     /// Binds the statement of a command, `None` if it is about what is there.
@@ -119,6 +117,7 @@ impl FlightService for Service {
             return Err(invalid("the descriptor is one to poll with"));
         };
         let info = match self.bound(&caller, &command).await? {
+            Some(bound) if bound.2.fields().is_empty() => info::ran(&self.0, caller, bound, descriptor).await?,
             Some(bound) => info::bound(&self.0, &caller, bound, descriptor).map_err(|error| status(&error))?,
             None => listed(&command, descriptor)?,
         };
