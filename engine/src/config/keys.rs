@@ -588,7 +588,7 @@ mod tests {
         for (given, expected) in [
             ("pg.lisen", Some("pg.listen")),
             ("metdata", Some("metadata")),
-            ("query.max_connections", Some("http.max_connections")),
+            ("query.max_connections", Some("flight.max_connections")),
             ("colour", None),
         ] {
             assert_eq!(nearest(given), expected, "{given}");

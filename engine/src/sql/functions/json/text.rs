@@ -164,28 +164,33 @@ pub(super) fn array_literal(text: &str) -> Option<Vec<String>> {
     if inner.trim().is_empty() {
         return Some(Vec::new());
     }
-    let (mut parts, mut part, mut quoted, mut was_quoted) = (Vec::new(), String::new(), false, false);
+    let (mut parts, mut part, mut quoted) = (Vec::new(), String::new(), false);
+    // Space around an element, quoted or not, is no part of it; this much of `part` is.
+    let mut kept = 0;
     let mut letters = inner.chars();
     while let Some(letter) = letters.next() {
         match letter {
             '\\' => part.push(letters.next()?),
-            '"' => {
-                quoted = !quoted;
-                was_quoted = true;
-            }
+            '"' => quoted = !quoted,
             ',' if !quoted => {
-                parts.push(finished(&part, was_quoted));
-                (part, was_quoted) = (String::new(), false);
+                part.truncate(kept);
+                parts.push(std::mem::take(&mut part));
+                kept = 0;
+                continue;
+            }
+            space if space.is_whitespace() && !quoted => {
+                if !part.is_empty() {
+                    part.push(space);
+                }
+                continue;
             }
             letter => part.push(letter),
         }
+        kept = part.len();
     }
-    parts.push(finished(&part, was_quoted));
+    part.truncate(kept);
+    parts.push(part);
     (!quoted).then_some(parts)
-}
-
-fn finished(part: &str, was_quoted: bool) -> String {
-    if was_quoted { part.to_owned() } else { part.trim().to_owned() }
 }
 
 #[cfg(test)]
@@ -236,7 +241,7 @@ mod tests {
 
     #[test]
     fn array_literals_have_quotes() {
-        assert_eq!(array_literal(r#"{a, "b,c" ,d\,e}"#).unwrap(), ["a", "b,c", "d,e"]);
+        assert_eq!(array_literal(r#"{a, "b,c" ,d\,e, f g ," h "}"#).unwrap(), ["a", "b,c", "d,e", "f g", " h "]);
         assert_eq!(array_literal("{}").unwrap(), Vec::<String>::new());
         assert_eq!(array_literal("a"), None);
     }
