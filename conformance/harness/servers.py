@@ -86,7 +86,7 @@ def gateway(program):
         data.mkdir()
         port, http = free_port(), free_port()
         command = [program, "serve", "--data", str(data), "--pg-listen", f"127.0.0.1:{port}"]
-        command += ["--http-listen", f"127.0.0.1:{http}"]
+        command += ["--http-listen", f"127.0.0.1:{http}", "--flight-listen", "127.0.0.1:0"]
         # The gateway takes every LANCEGATE_… variable for a key of its configuration.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LANCEGATE_")}
         environment["LANCEGATE_PASSWORD"] = PASSWORD
