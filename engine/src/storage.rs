@@ -24,6 +24,7 @@ pub mod describe;
 pub mod durable;
 pub mod freshness;
 pub mod index;
+pub mod key;
 pub mod nested;
 mod newest;
 pub mod provider;

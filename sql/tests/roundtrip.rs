@@ -189,6 +189,7 @@ fn operation() -> impl Strategy<Value = AlterOperation> {
         }),
         (ident(), ident()).prop_map(|(from, to)| AlterOperation::RenameColumn(RenameColumn { from, to })),
         ident().prop_map(AlterOperation::RenameTable),
+        ident().prop_map(AlterOperation::DropNotNull),
         vec(ident(), 1..4).prop_map(AlterOperation::SetUnenforcedPrimaryKey),
     ]
 }

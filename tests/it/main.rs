@@ -34,6 +34,7 @@ mod interop;
 mod jobs;
 #[cfg(feature = "failpoints")]
 mod json;
+mod keys;
 mod kills;
 mod lifecycle;
 mod materialized;

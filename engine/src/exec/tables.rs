@@ -40,6 +40,7 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
             write_empty(engine, &location, &plan.schema).await?;
             let record = record(&plan.name, location, &session.principal);
             temp::name_it(engine, session, record, on_commit).await?;
+            notify_key(session, plan);
         }
         return Ok(Outcome::Done("CREATE TABLE".to_owned()));
     }
@@ -57,7 +58,19 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
     }
     name_it(engine, &session.principal, plan.name.clone(), location).await?;
     session::created(session, &plan.name);
+    notify_key(session, plan);
     Ok(Outcome::Done("CREATE TABLE".to_owned()))
+}
+
+/// Says what a primary key is here.
+fn notify_key(session: &Session, plan: &CreateTablePlan) {
+    if !plan.primary_key.is_empty() {
+        let message = format!("the primary key of table \"{}\" is recorded and not enforced", plan.name.name);
+        let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message)
+            .detail("Its columns take no NULL. Nothing keeps a key from being there twice.")
+            .hint("INSERT … ON CONFLICT and MERGE look for a key before they add it.");
+        session.notify(NoticeSeverity::Notice, notice);
+    }
 }
 
 /// Runs CREATE TABLE AS: the name appears when all rows are there.

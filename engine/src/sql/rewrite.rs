@@ -10,9 +10,9 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     self as native, BinaryOperator, CastKind, Cte, DataType, ExcludeSelectItem, Expr, Function, FunctionArguments,
-    Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, SetOperator, Statement, TableAlias, TableFactor, TableWithJoins, Value, Visit, VisitMut, Visitor,
-    VisitorMut, WildcardAdditionalOptions,
+    Ident, JoinConstraint, JoinOperator, LimitClause, ObjectName, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, Statement, TableAlias, TableFactor, TableWithJoins, Value,
+    Visit, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
 use crate::error::{Result, SqlError};
@@ -47,6 +47,7 @@ impl VisitorMut for Postgres {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        limit_fetch(query);
         if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
             with.cte_tables.iter_mut().for_each(name_columns_at_first);
         }
@@ -114,6 +115,22 @@ impl VisitorMut for Postgres {
 
 /// Digits that a `numeric` holds here, on either side of the point.
 const NUMERIC_DIGITS_MAX: i64 = 76;
+
+/// `FETCH FIRST 5 ROWS ONLY` is `LIMIT 5`. With ties it stays, and is refused.
+fn limit_fetch(query: &mut Query) {
+    let Some(fetch) = query.fetch.as_ref().filter(|fetch| !fetch.with_ties && !fetch.percent) else { return };
+    let one = || Expr::Value(Value::Number("1".to_owned(), false).with_empty_span());
+    let quantity = fetch.quantity.clone().unwrap_or_else(one);
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause =
+                Some(LimitClause::LimitOffset { limit: Some(quantity), offset: None, limit_by: Vec::new() });
+        }
+        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(quantity),
+        Some(_) => return,
+    }
+    query.fetch = None;
+}
 
 /// Returns whether a number with an exponent is too large or too fine for `numeric`.
 fn is_beyond_numeric(text: &str) -> bool {

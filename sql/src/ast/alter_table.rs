@@ -67,6 +67,8 @@ pub enum AlterOperation {
     AlterColumnType(AlterColumnType),
     /// Changes a computed column's automatic refresh.
     AlterColumnSet(AlterColumnSet),
+    /// Lets a column take nulls.
+    DropNotNull(Ident),
     /// Renames the table; the new name is in the same schema.
     RenameTable(Ident),
     /// Declares which columns identify a row, without checking it.
@@ -200,6 +202,7 @@ impl fmt::Display for AlterOperation {
             Self::RenameColumn(rename) => {
                 write!(f, "RENAME COLUMN {} TO {}", rename.from, rename.to)
             }
+            Self::DropNotNull(column) => write!(f, "ALTER COLUMN {column} DROP NOT NULL"),
             Self::AlterColumnType(alter) => {
                 write!(f, "ALTER COLUMN {} TYPE {}", alter.name, alter.data_type)?;
                 match &alter.using {

@@ -16,7 +16,7 @@ use crate::sql::types;
 use crate::sqlstate::SqlState;
 use crate::storage::StorageError;
 use crate::storage::computed::{self, Declaration};
-use crate::storage::{nested, provider};
+use crate::storage::{key, nested, provider};
 
 mod function;
 pub mod typed;
@@ -219,6 +219,15 @@ impl Planner {
                 ensure_unread(table, column, "alter type of", &[])?;
                 let data_type = types::field(column, &alter.data_type, true)?.data_type().clone();
                 Some(AlterAction::AlterType { column: column.to_owned(), data_type })
+            }
+            AlterOperation::DropNotNull(column) => {
+                let column = column.as_str();
+                shape.field(column, table.name())?;
+                if key::columns(&table.dataset).iter().any(|part| part == column) {
+                    let message = format!("column \"{column}\" is in a primary key");
+                    return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+                }
+                Some(AlterAction::DropNotNull { column: column.to_owned() })
             }
             AlterOperation::AlterColumnSet(set) => {
                 let path = path(set.parent.as_ref(), &set.name);

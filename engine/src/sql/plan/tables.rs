@@ -6,7 +6,9 @@ use arrow::datatypes::{Field, Schema};
 use lancegate_catalog::{Table, TableKind, TableName};
 use lancegate_sql::ObjectName;
 use lancegate_sql::ast;
-use sqlparser::ast::{ColumnDef, ColumnOption, CreateTable, OnCommit, Statement as Native};
+use sqlparser::ast::{
+    ColumnDef, ColumnOption, CreateTable, Expr, IndexColumn, OnCommit, Statement as Native, TableConstraint,
+};
 
 use super::query::QueryPlan;
 use super::{Plan, Planner};
@@ -15,6 +17,7 @@ use crate::session::temp;
 use crate::sql::resolve::no_relation;
 use crate::sql::types;
 use crate::sqlstate::SqlState;
+use crate::storage::key;
 use crate::storage::provider::is_system_column;
 
 /// A bound CREATE TABLE.
@@ -28,6 +31,8 @@ pub struct CreateTablePlan {
     pub if_not_exists: bool,
     /// Expressions of generated columns, declared right after.
     pub generated: Vec<(String, String)>,
+    /// The columns of the primary key, which is recorded and not enforced.
+    pub primary_key: Vec<String>,
     /// What the end of a transaction does with a temporary table.
     pub temporary: Option<OnCommit>,
 }
@@ -69,8 +74,12 @@ impl Planner {
         let (name, temporary) = self.created(&create.table, &create.native).await?;
         let mut fields = Vec::new();
         let mut generated = Vec::new();
+        let mut keys = primary_keys(&create.native.constraints)?;
         for column in create.columns() {
-            let (field, expression) = column_field(column)?;
+            let (field, expression, is_key) = column_field(column)?;
+            if is_key {
+                keys.push(vec![field.name().clone()]);
+            }
             match expression {
                 Some(expression) => generated.push((field.name().clone(), expression)),
                 None => fields.push(field),
@@ -80,15 +89,13 @@ impl Planner {
         if fields.is_empty() {
             return Err(SqlError::not_supported("tables must have at least one stored column"));
         }
-        if !create.native.constraints.is_empty() {
-            return Err(SqlError::not_supported("table constraints are not supported")
-                .hint("Lance enforces no constraint but NOT NULL."));
-        }
+        let primary_key = only_key(keys, &name.name)?;
+        let fields = with_key(fields, &primary_key)?;
         if temporary.is_some() && !generated.is_empty() {
             return Err(SqlError::not_supported("computed columns of temporary tables are not supported"));
         }
         let (schema, if_not_exists) = (Schema::new(fields), create.if_not_exists());
-        let plan = CreateTablePlan { name, schema, if_not_exists, generated, temporary };
+        let plan = CreateTablePlan { name, schema, if_not_exists, generated, primary_key, temporary };
         Ok(Plan::CreateTable(Box::new(plan)))
     }
 
@@ -193,16 +200,75 @@ pub(crate) fn ensure_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result
     Ok(())
 }
 
-/// Returns the field of a column definition, and the expression of a generated one.
-fn column_field(column: &ColumnDef) -> Result<(Field, Option<String>)> {
+/// Returns the primary keys of a list of constraints.
+///
+/// # Errors
+/// 0A000 for any other constraint.
+fn primary_keys(constraints: &[TableConstraint]) -> Result<Vec<Vec<String>>> {
+    let names = |constraint: &TableConstraint| {
+        let TableConstraint::PrimaryKey(key) = constraint else {
+            return Err(SqlError::not_supported(format!("table constraint {constraint} is not supported"))
+                .hint("Lance enforces no constraint but NOT NULL. A PRIMARY KEY is recorded."));
+        };
+        let name = |column: &IndexColumn| match &column.column.expr {
+            Expr::Identifier(ident) => Ok(lancegate_sql::Ident::from_native(ident).into_string()),
+            other => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{other} is no column of a primary key"))),
+        };
+        key.columns.iter().map(name).collect()
+    };
+    constraints.iter().map(names).collect()
+}
+
+/// Returns the one key that a table may have.
+///
+/// # Errors
+/// 42P16 for several.
+fn only_key(keys: Vec<Vec<String>>, table: &str) -> Result<Vec<String>> {
+    match <[Vec<String>; 1]>::try_from(keys) {
+        Ok([key]) => Ok(key),
+        Err(keys) if keys.is_empty() => Ok(Vec::new()),
+        Err(_) => {
+            let message = format!("multiple primary keys for table \"{table}\" are not allowed");
+            Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
+        }
+    }
+}
+
+/// Records a primary key as Lance does. Its columns take no NULL.
+///
+/// # Errors
+/// 42703, 42701, 0A000 for a column that has parts.
+fn with_key(mut fields: Vec<Field>, columns: &[String]) -> Result<Vec<Field>> {
+    for (index, name) in columns.iter().enumerate() {
+        if columns[..index].contains(name) {
+            let message = format!("column \"{name}\" appears twice in primary key constraint");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let field = fields.iter_mut().find(|field| field.name() == name).ok_or_else(|| {
+            let message = format!("column \"{name}\" named in key does not exist");
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        })?;
+        if field.data_type().is_nested() {
+            return Err(SqlError::not_supported(format!("column \"{name}\" cannot be part of a primary key")));
+        }
+        *field = key::part(field, index + 1);
+    }
+    Ok(fields)
+}
+
+/// Returns the field of a column definition, the expression of a generated one, and
+/// whether it is the primary key.
+fn column_field(column: &ColumnDef) -> Result<(Field, Option<String>, bool)> {
     let name = lancegate_sql::Ident::from_native(&column.name).into_string();
     let mut nullable = true;
     let mut generated = None;
+    let mut is_key = false;
     for option in &column.options {
         match &option.option {
             ColumnOption::NotNull => nullable = false,
             ColumnOption::Null => nullable = true,
             ColumnOption::Comment(_) => {}
+            ColumnOption::PrimaryKey(_) => is_key = true,
             ColumnOption::Generated { generation_expr: Some(expr), .. } => generated = Some(expr.to_string()),
             other => {
                 return Err(SqlError::not_supported(format!("column option {other} is not supported"))
@@ -210,5 +276,5 @@ fn column_field(column: &ColumnDef) -> Result<(Field, Option<String>)> {
             }
         }
     }
-    Ok((types::field(&name, &column.data_type, nullable)?, generated))
+    Ok((types::field(&name, &column.data_type, nullable)?, generated, is_key))
 }

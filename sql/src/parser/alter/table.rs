@@ -208,8 +208,11 @@ fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
         let options = ColumnOptions::from_settable(&options::list(cursor)?)?;
         return Ok(AlterOperation::AlterColumnSet(AlterColumnSet { parent, name, options }));
     }
+    if parent.is_none() && cursor.take(&["DROP", "NOT", "NULL"]) {
+        return Ok(AlterOperation::DropNotNull(name));
+    }
     if cursor.looking_at(&["SET"]) || cursor.looking_at(&["DROP"]) {
-        let hint = "A column's type and its automatic refresh can be changed.";
+        let hint = "A column's type and its automatic refresh can be changed, and NOT NULL be dropped.";
         return Err(cursor.refuse("this form of ALTER COLUMN", hint));
     }
     Err(cursor.unexpected())

@@ -22,7 +22,7 @@ use crate::sql::plan::query::binder;
 use crate::sql::resolve::BoundTable;
 use crate::sql::rewrite::build;
 use crate::sqlstate::SqlState;
-use crate::storage::provider;
+use crate::storage::{key, provider};
 
 /// The rows of the INSERT, as the statement names them.
 const EXCLUDED: &str = "excluded";
@@ -52,15 +52,22 @@ impl Planner {
         let OnInsert::OnConflict(OnConflict { conflict_target, action }) = on else {
             return Err(SqlError::not_supported("ON DUPLICATE KEY UPDATE is not supported").hint("Use ON CONFLICT."));
         };
+        let recorded = key::columns(&table.dataset);
         let columns = match conflict_target {
             Some(ConflictTarget::Columns(columns)) => columns,
+            Some(ConflictTarget::OnConstraint(name)) if is_key_of(table, name) && !recorded.is_empty() => {
+                return Ok(Some(Conflict { key: recorded, action: action.clone() }));
+            }
             Some(ConflictTarget::OnConstraint(name)) => {
                 let message = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name());
                 return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message)
                     .hint("Name the columns of the key: ON CONFLICT (id)."));
             }
-            // There is no unique index that could be violated.
-            None if matches!(action, OnConflictAction::DoNothing) => return Ok(None),
+            // Without a key there is nothing that could be violated.
+            None if matches!(action, OnConflictAction::DoNothing) => {
+                let conflict = Conflict { key: recorded, action: action.clone() };
+                return Ok(Some(conflict).filter(|conflict| !conflict.key.is_empty()));
+            }
             None => {
                 let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                 return Err(
@@ -217,6 +224,12 @@ impl Planner {
         }
         Ok(branches)
     }
+}
+
+/// Returns whether a name is the one that PostgreSQL gives a table's primary key.
+fn is_key_of(table: &BoundTable, name: &ObjectName) -> bool {
+    let name = name.0.last().and_then(|part| part.as_ident()).map(Ident::from_native);
+    name.is_some_and(|name| name.as_str() == format!("{}_pkey", table.name()))
 }
 
 /// Returns the rows of the INSERT as `excluded`; of several, each says which of
