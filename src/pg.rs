@@ -42,6 +42,7 @@ mod portal;
 mod query;
 mod recent;
 mod reply;
+mod scroll;
 mod session_loop;
 mod startup;
 mod statement;

@@ -39,7 +39,7 @@ pub use job::{
 pub use metering::MeteredRefresh;
 pub use object::{Database, Namespace, ObjectChange, Properties, Table, TableChange, TableKind, TableName};
 pub use secret::{Sealed, SecretName, SecretRecord};
-pub use store::{Catalog, ChildEnd, RetentionPolicy, Swept};
+pub use store::{Catalog, ChildEnd, Drawn, RetentionPolicy, Swept};
 pub use user::{NewUser, User, UserChange};
 
 /// A point in time, stored with microseconds.

@@ -197,6 +197,15 @@ pub enum ObjectChange {
         /// The comment.
         comment: Option<String>,
     },
+    /// Makes a number the one that is drawn next for a numbered column.
+    SetSequence {
+        /// The table.
+        table: TableId,
+        /// The field of the column.
+        field: i32,
+        /// The number.
+        next: i64,
+    },
     /// Adds a secret.
     CreateSecret(SecretRecord),
     /// Removes a secret and the grants on it.

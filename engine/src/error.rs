@@ -10,6 +10,7 @@ use std::fmt;
 
 use crate::sqlstate::SqlState;
 
+mod input;
 mod metadata;
 pub mod position;
 pub mod query;
@@ -80,6 +81,17 @@ impl SqlError {
     pub fn at(mut self, position: Option<usize>) -> Self {
         self.position = position;
         self
+    }
+
+    /// Points at what the message names, if `text`, the client's, has it once; a position
+    /// that is known already stays.
+    #[must_use]
+    pub fn located(self, text: &str) -> Self {
+        if self.position.is_some() {
+            return self;
+        }
+        let position = position::of_named(self.code.as_str(), &self.message, text);
+        self.at(position)
     }
 
     /// Names the error as job failures record it.

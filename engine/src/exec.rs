@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::SessionState;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::scalar::ScalarValue;
@@ -18,6 +19,7 @@ use lancegate_auth::Privilege;
 use lancegate_catalog::Catalog;
 use lancegate_sql::{Limits, Statement};
 
+use crate::activity::Activity;
 use crate::audit::{self, Administered, Audit};
 use crate::config::GpuClass;
 use crate::error::{Result, SqlError};
@@ -45,6 +47,7 @@ pub mod copy;
 pub(crate) mod databases;
 pub(crate) mod dml;
 pub(crate) mod explain;
+mod filling;
 pub(crate) mod grants;
 pub(crate) mod indexes;
 pub mod ingest;
@@ -52,6 +55,7 @@ pub(crate) mod jobs;
 pub(crate) mod listing;
 pub(crate) mod materialized;
 pub(crate) mod merge;
+pub(crate) mod numbers;
 pub mod python;
 pub(crate) mod query;
 pub mod refresh;
@@ -172,6 +176,7 @@ pub(in crate::exec) struct Inner {
     state: SessionState,
     static_tables: StaticTables,
     turns: turns::Turns,
+    activity: Arc<Activity>,
 }
 
 impl fmt::Debug for Engine {
@@ -189,7 +194,14 @@ impl Engine {
         let runtime = QueryRuntime::start(parts.query.threads)?;
         let state = functions::base_state(&parts.query)?;
         let static_tables = StaticTables::load()?;
-        let inner = Arc::new(Inner { parts, runtime, state, static_tables, turns: turns::Turns::default() });
+        let inner = Arc::new(Inner {
+            parts,
+            runtime,
+            state,
+            static_tables,
+            turns: turns::Turns::default(),
+            activity: Arc::default(),
+        });
         inner.parts.jobs.attach(Arc::new(materialized::refresh::Refresher(Arc::downgrade(&inner))));
         Ok(Self { inner })
     }
@@ -197,6 +209,16 @@ impl Engine {
     /// Returns the metadata store.
     pub fn catalog(&self) -> &Catalog {
         &self.inner.parts.catalog
+    }
+
+    /// Returns a claim on the memory that all queries share, still of nothing.
+    pub fn memory(&self, what: &str) -> MemoryReservation {
+        MemoryConsumer::new(what).register(&self.inner.state.runtime_env().memory_pool)
+    }
+
+    /// Returns the open sessions.
+    pub fn activity(&self) -> &Arc<Activity> {
+        &self.inner.activity
     }
 
     /// Returns the tables.
@@ -272,7 +294,23 @@ impl Engine {
         text: &str,
         parameter_types: &[Option<DataType>],
     ) -> Result<Plan> {
-        let planner = Planner::new(self.clone(), session, text, parameter_types);
+        self.plan_with(session, (statement, text), parameter_types, &[]).await
+    }
+
+    /// Binds as [`Self::plan`] does, with the values of the parameters, for a plan that
+    /// [awaits](Plan::awaits_values) them.
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub async fn plan_with(
+        &self,
+        session: &Session,
+        (statement, text): (&Statement, &str),
+        parameter_types: &[Option<DataType>],
+        values: &[ScalarValue],
+    ) -> Result<Plan> {
+        let planner =
+            Planner { values: Arc::from(values), ..Planner::new(self.clone(), session, text, parameter_types) };
         if Self::is_small(statement) {
             return Box::pin(planner.plan(statement)).await;
         }

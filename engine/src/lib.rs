@@ -5,6 +5,7 @@
 //! comes in through [`exec::Engine`] alone. Each module's own doc says what it
 //! owns and what it never does.
 
+pub mod activity;
 mod arithmetic;
 pub mod audit;
 pub mod config;

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::SqlError;
+use crate::exec::numbers::Latest;
 use crate::sql::caller::Snapshot;
 
 pub mod settings;
@@ -124,6 +125,8 @@ pub struct Session {
     pub(crate) snapshot: Snapshot,
     /// The temporary tables.
     pub(crate) temp: Arc<TempTables>,
+    /// What it has drawn from sequences.
+    pub(crate) numbers: Arc<Latest>,
     notices: mpsc::UnboundedSender<Notice>,
 }
 
@@ -145,6 +148,7 @@ impl Session {
             origin: None,
             snapshot: Snapshot::default(),
             temp: Arc::default(),
+            numbers: Arc::default(),
             notices,
         };
         (session, receiver)

@@ -8,6 +8,7 @@ pub mod caller;
 mod cooperate;
 pub mod functions;
 pub mod labels;
+mod literals;
 pub mod parameters;
 pub mod plan;
 pub mod resolve;

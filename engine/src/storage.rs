@@ -20,6 +20,7 @@ use prometheus_client::metrics::counter::Counter;
 pub mod commit;
 pub mod computed;
 mod counted;
+pub mod defaults;
 pub mod describe;
 pub mod durable;
 pub mod freshness;

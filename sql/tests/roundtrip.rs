@@ -190,6 +190,8 @@ fn operation() -> impl Strategy<Value = AlterOperation> {
         (ident(), ident()).prop_map(|(from, to)| AlterOperation::RenameColumn(RenameColumn { from, to })),
         ident().prop_map(AlterOperation::RenameTable),
         ident().prop_map(AlterOperation::DropNotNull),
+        ident().prop_map(AlterOperation::SetNotNull),
+        ident().prop_map(AlterOperation::DropDefault),
         vec(ident(), 1..4).prop_map(AlterOperation::SetUnenforcedPrimaryKey),
     ]
 }

@@ -76,11 +76,9 @@ impl<T: Transport> SessionLoop<T> {
             Statement::DeclareCursor(declare) => self.run_declare(source, declare, deadline).await,
             Statement::Fetch(fetch) => {
                 let name = fetch.cursor.as_str();
-                self.run_fetch(name, forward(fetch.direction)?, deadline, Some(formats)).await
+                self.run_fetch(name, fetch.direction, deadline, Some(formats)).await
             }
-            Statement::Move(moved) => {
-                self.run_fetch(moved.cursor.as_str(), forward(moved.direction)?, deadline, None).await
-            }
+            Statement::Move(moved) => self.run_fetch(moved.cursor.as_str(), moved.direction, deadline, None).await,
             Statement::CloseCursor(close) => self.run_close(close),
             Statement::Copy(_) => self.run_copy_from(source, deadline).await,
             other => Err(SqlError::internal(format!("{} is not a statement of the session", other.kind())).into()),
@@ -132,6 +130,7 @@ impl<T: Transport> SessionLoop<T> {
             .drive(&ctx, deadline, |chunks| async move {
                 let values = evaluate(&worker, arguments, &prepared).await?;
                 let plan = prepared.renewed(&worker, &running).await?;
+                let plan = prepared.with_values(&worker, (&running, plan), &values).await?;
                 let mut out = BytesMut::new();
                 match worker.start(&running.statement, &plan, (values, &formats)).await? {
                     Started::Done(tag) => Ok((out, 0, tag)),
@@ -199,11 +198,17 @@ impl<T: Transport> SessionLoop<T> {
         let formats = vec![i16::from(declare.binary)];
         let (ctx, worker) = self.worker();
         let (running, asked) = (body.clone(), formats.clone());
+        let scrolls = declare.scroll == Some(true);
         let rows = self
             .drive(&ctx, deadline, |_| async move {
                 let plan = worker.plan(&running, &[]).await?;
                 match worker.start(&running.statement, &plan, (Vec::new(), &asked)).await? {
-                    Started::Rows(rows) => Ok(rows),
+                    Started::Rows(mut rows) => {
+                        if scrolls {
+                            rows.keep_rows(worker.engine.memory("cursor"));
+                        }
+                        Ok(rows)
+                    }
                     Started::Done(_) => Err(SqlError::internal("a query answered no rows")),
                 }
             })
@@ -231,12 +236,16 @@ impl<T: Transport> SessionLoop<T> {
     async fn run_fetch(
         &mut self,
         name: &str,
-        limit: Option<u64>,
+        direction: FetchDirection,
         deadline: Option<Deadline>,
         formats: Option<Formats<'_>>,
     ) -> Result<(), Failure> {
         let settings = self.session().await.settings.format_settings();
         let portal = self.portals.get_mut(name).ok_or_else(|| no_cursor(name))?;
+        let limit = match &portal.state {
+            PortalState::Suspended(rows) if rows.scrolls() => None,
+            _ => forward(direction)?,
+        };
         let mut out = BytesMut::new();
         if let (Some(None), Some(columns)) = (formats, &portal.prepared.columns) {
             describe_rows(&mut out, columns, &portal.result_formats)?;
@@ -263,6 +272,11 @@ impl<T: Transport> SessionLoop<T> {
         let sends = formats.is_some();
         let (out, count, end) = self
             .drive(&ctx, deadline, |chunks| async move {
+                if rows.scrolls() {
+                    let mut out = out;
+                    let count = rows.fetch((direction, sends), &worker.ctx, (&mut out, &chunks)).await?;
+                    return Ok((out, count, RanTo::Limit(rows)));
+                }
                 match sends {
                     true => {
                         let ran = worker.send(rows, limit, (out, chunks)).await?;
@@ -361,7 +375,7 @@ fn forward(direction: FetchDirection) -> Result<Option<u64>> {
         | FetchDirection::Absolute(_)
         | FetchDirection::Relative(_) => {
             Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
-                .hint("Fetch with NEXT, FORWARD or ALL."))
+                .hint("Declare it with SCROLL option to enable backward scan."))
         }
     }
 }

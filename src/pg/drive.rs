@@ -165,6 +165,7 @@ impl<T: Transport> SessionLoop<T> {
         mut work: Work<R>,
     ) -> Result<R, Failure> {
         let running = self.key.begin(ctx);
+        self.entered.runs(ctx);
         let ends_at = self.ends_at;
         let mut watch =
             Watch { deadline, feed, chunks_open: true, gone: None, ends_at, stop_at: None, abandon_at: None };
@@ -191,11 +192,13 @@ impl<T: Transport> SessionLoop<T> {
                 Event::Stopping => watch.stop_at = Some(Instant::now() + self.shared.config.shutdown_grace),
                 Event::Abandon => {
                     work.abort();
+                    self.entered.stops();
                     return Err(Failure::End(End::Fatal(ctx.error())));
                 }
             }
         };
         drop(running);
+        self.entered.stops();
         if let Some(gone) = watch.gone {
             return Err(gone.into());
         }

@@ -8,8 +8,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use bytes::{Bytes, BytesMut};
+use datafusion::scalar::ScalarValue;
 use lancegate_sql::ast::Statement;
 use lancegate_wire::backend;
 use lancegate_wire::frontend::Target;
@@ -62,10 +63,33 @@ impl Prepared {
     /// # Errors
     /// What planning answers.
     pub(in crate::pg) async fn renewed(&self, worker: &Worker, source: &Source) -> Result<Known> {
-        let types: Vec<_> = self.parameters.iter().map(|parameter| Some(parameter.data_type.clone())).collect();
+        let types = self.types();
         let plan = worker.renew(source, &types, self.plan.get()).await?;
         self.plan.set(&plan);
         Ok(plan)
+    }
+}
+
+impl Prepared {
+    /// Returns the types of the parameters.
+    fn types(&self) -> Vec<Option<DataType>> {
+        self.parameters.iter().map(|parameter| Some(parameter.data_type.clone())).collect()
+    }
+
+    /// Returns `plan`, or one that is made with the values if it awaits them.
+    ///
+    /// # Errors
+    /// What planning answers.
+    pub(in crate::pg) async fn with_values(
+        &self,
+        worker: &Worker,
+        (source, plan): (&Source, Known),
+        values: &[ScalarValue],
+    ) -> Result<Known> {
+        if !plan.awaits_values() {
+            return Ok(plan);
+        }
+        Ok(Arc::new(worker.plan_with(source, &self.types(), values).await?))
     }
 }
 
@@ -336,19 +360,26 @@ impl<T: Transport> SessionLoop<T> {
 struct Run {
     prepared: Arc<Prepared>,
     fresh: bool,
-    values: Vec<datafusion::scalar::ScalarValue>,
+    values: Vec<ScalarValue>,
     formats: Vec<i16>,
     limit: Option<u64>,
 }
 
 impl Run {
     async fn execute(self, worker: Worker, chunks: crate::pg::drive::Chunks) -> Result<Ran> {
+        let text = self.prepared.source.as_ref().map(|source| Arc::clone(&source.text));
+        let ran = self.started(worker, chunks).await;
+        ran.map_err(|error| error.located(text.as_deref().unwrap_or_default()))
+    }
+
+    async fn started(self, worker: Worker, chunks: crate::pg::drive::Chunks) -> Result<Ran> {
         let mut out = BytesMut::new();
         let source = self.prepared.source.as_ref().ok_or_else(|| SqlError::internal("portal without statement"))?;
         let plan = match self.prepared.plan.get() {
             Some(plan) if self.fresh => plan,
             _ => self.prepared.renewed(&worker, source).await?,
         };
+        let plan = self.prepared.with_values(&worker, (source, plan), &self.values).await?;
         match worker.start(&source.statement, &plan, (self.values, &self.formats)).await? {
             Started::Done(tag) => Ok(Ran { out, rows: 0, end: RanTo::End { tag, source: None } }),
             // A row limit does not count for COPY, as for all statements without a result of rows.

@@ -49,8 +49,9 @@ impl UnderWay {
 
 impl<T: Transport> SessionLoop<T> {
     /// Starts the clock of a statement.
-    pub(in crate::pg) fn statement_begins(&mut self, statement: &Statement) {
-        let kind = match statement {
+    pub(in crate::pg) fn statement_begins(&mut self, statement: &Arc<Statement>) {
+        self.entered.begins(statement);
+        let kind = match statement.as_ref() {
             Statement::Execute(execute) => self.executed_kind(execute),
             other => kind(other),
         };

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bytes::BytesMut;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::scalar::ScalarValue;
 use futures::{FutureExt, StreamExt};
+use lancegate_sql::ast::FetchDirection;
 use lancegate_wire::copy::{CopyEncoder, CopyOptions};
 use lancegate_wire::{Format, FormatSettings, RowEncoder, WireError, backend};
 
@@ -19,6 +21,7 @@ use crate::pg::connection::OUT_BYTES_MAX;
 use crate::pg::drive::Chunks;
 use crate::pg::extended::Prepared;
 use crate::pg::reply;
+use crate::pg::scroll::Scroll;
 use lancegate_engine::error::{Result, SqlError};
 use lancegate_engine::exec::RowsTag;
 use lancegate_engine::session::StatementContext;
@@ -77,6 +80,8 @@ pub(in crate::pg) struct RowSource {
     /// The batch that is being sent and its first unsent row.
     current: Option<(RecordBatch, usize)>,
     slice_rows: usize,
+    /// What a cursor that goes both ways has read.
+    scroll: Option<Scroll>,
 }
 
 /// The messages that rows become.
@@ -145,7 +150,7 @@ impl RowSource {
     }
 
     fn with(schema: SchemaRef, stream: SendableRecordBatchStream, tag: RowsTag, encoder: Encoder) -> Self {
-        Self { schema, stream: Mutex::new(stream), encoder, tag, current: None, slice_rows: FIRST_ROWS }
+        Self { schema, stream: Mutex::new(stream), encoder, tag, current: None, slice_rows: FIRST_ROWS, scroll: None }
     }
 
     /// Returns whether the rows are those of a COPY, which a client is not told
@@ -192,6 +197,52 @@ impl RowSource {
     /// Returns how the tag is made.
     pub(in crate::pg) fn tag(&self) -> &RowsTag {
         &self.tag
+    }
+
+    /// Keeps what is read from now on, so that the cursor goes both ways.
+    pub(in crate::pg) fn keep_rows(&mut self, reservation: MemoryReservation) {
+        self.scroll = Some(Scroll::new(reservation));
+    }
+
+    /// Returns whether [`RowSource::fetch`] can go back.
+    pub(in crate::pg) fn scrolls(&self) -> bool {
+        self.scroll.is_some()
+    }
+
+    /// Goes in `direction` and encodes the rows on the way, if `sends`. Returns their number.
+    ///
+    /// # Errors
+    /// As [`RowSource::send`]; 53200 when the memory for kept rows is used up.
+    pub(in crate::pg) async fn fetch(
+        &mut self,
+        (direction, sends): (FetchDirection, bool),
+        ctx: &StatementContext,
+        (out, chunks): (&mut BytesMut, &Chunks),
+    ) -> Result<u64> {
+        while self.scroll()?.lacks(direction) {
+            let batch = self.next_batch(ctx, out, chunks).await?;
+            self.scroll()?.keep(batch)?;
+        }
+        let pass = self.scroll()?.pass(direction);
+        for nth in 0..if sends { pass.count } else { 0 } {
+            if ctx.cancel.is_cancelled() {
+                return Err(ctx.error());
+            }
+            let number = if pass.backward { pass.first + pass.count - 1 - nth } else { pass.first + nth };
+            let lost = || SqlError::internal("a row that was kept is gone");
+            let (batch, row) = self.scroll()?.row(number).ok_or_else(lost)?;
+            let batch = batch.clone();
+            self.encoder.encode(&batch, row..row + 1, out).map_err(|error| reply::from_wire(&error))?;
+            if out.len() >= OUT_BYTES_MAX {
+                hand_over(out, chunks, ctx).await?;
+            }
+        }
+        self.scroll()?.went(pass);
+        Ok(pass.count)
+    }
+
+    fn scroll(&mut self) -> Result<&mut Scroll> {
+        self.scroll.as_mut().ok_or_else(|| SqlError::internal("a cursor that keeps no rows was asked to go back"))
     }
 
     /// Encodes up to `limit` rows. Full buffers go to `chunks`; what is left in

@@ -27,6 +27,7 @@ use crate::pg::recent::Recent;
 use crate::pg::startup::Opened;
 use crate::pg::tls::Socket;
 use crate::pg::{PgShared, reply};
+use lancegate_engine::activity::Entered;
 use lancegate_engine::error::SqlError;
 use lancegate_engine::exec::refresh::reads_registry;
 use lancegate_engine::session::{NoticeReceiver, Session, TransactionStatus};
@@ -61,6 +62,8 @@ pub(in crate::pg) struct SessionLoop<T> {
     pub(in crate::pg) under_way: Option<UnderWay>,
     /// When what the client has proved stops being true.
     pub(in crate::pg) ends_at: Option<Instant>,
+    /// What others see of it.
+    pub(in crate::pg) entered: Entered,
     _open: OpenSession,
     _place: Admitted,
 }
@@ -117,7 +120,10 @@ impl<T: Transport> SessionLoop<T> {
         span.record("session", session.id);
         span.record("user", session.principal.user.as_str());
         span.record("database", session.database.as_str());
+        let shutdown = shutdown.child_token();
+        let entered = shared.engine.activity().enter(&session, shutdown.clone());
         Self {
+            entered,
             _open: OpenSession::new(Arc::clone(&shared.metrics)),
             shared,
             connection,
@@ -320,6 +326,7 @@ impl<T: Transport> SessionLoop<T> {
             backend::parameter_status(&mut self.connection.out, name, &value);
         }
         let status = session.transaction;
+        self.entered.waits(&session);
         drop(session);
         if status == TransactionStatus::Idle {
             self.tell_pending().await;

@@ -79,14 +79,24 @@ pub(in crate::pg) enum RanTo {
 impl Worker {
     /// Plans and authorizes.
     pub(in crate::pg) async fn plan(&self, source: &Source, types: &[Option<DataType>]) -> Result<Authorized<Plan>> {
+        self.plan_with(source, types, &[]).await
+    }
+
+    /// Plans and authorizes with the values of the parameters.
+    pub(in crate::pg) async fn plan_with(
+        &self,
+        source: &Source,
+        types: &[Option<DataType>],
+        values: &[ScalarValue],
+    ) -> Result<Authorized<Plan>> {
         let mut session = self.session.lock().await;
         session.settings.take_assigned();
         ensure_block_goes_on(&session, &source.statement)?;
         let planning = async {
-            let plan = self.engine.plan(&session, &source.statement, &source.text, types).await?;
+            let plan = self.engine.plan_with(&session, (&source.statement, &source.text), types, values).await?;
             self.engine.authorize(&session, plan).await
         };
-        cancellable(&self.ctx, Duration::ZERO, planning).await
+        cancellable(&self.ctx, Duration::ZERO, planning).await.map_err(|error| error.located(&source.text))
     }
 
     /// Returns `known`, a plan of the same statement, if it still holds for this
@@ -154,6 +164,11 @@ impl Worker {
         known: Option<Known>,
         chunks: Chunks,
     ) -> Result<(Ran, Known)> {
+        let text = Arc::clone(&source.text);
+        self.ran_simple(source, known, chunks).await.map_err(|error| error.located(&text))
+    }
+
+    async fn ran_simple(self, source: Source, known: Option<Known>, chunks: Chunks) -> Result<(Ran, Known)> {
         let plan = self.renew(&source, &[], known).await?;
         if !plan.parameter_types().is_empty() {
             return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));

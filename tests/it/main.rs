@@ -18,6 +18,7 @@ mod control;
 mod copy;
 mod crash;
 mod databases;
+mod defaults;
 mod engine;
 #[cfg(feature = "failpoints")]
 mod faults;
@@ -50,6 +51,7 @@ mod returning;
 mod rows;
 mod searching;
 mod secrets;
+mod sessions;
 mod stale;
 mod surface;
 mod temporary;

@@ -13,7 +13,7 @@ use crate::error::WireError;
 use crate::settings::Format;
 
 pub(crate) use mapping::array_wire_type;
-pub use mapping::{EXTENSION_NAME_KEY, PG_TYPE_KEY, WireType, arrow_type, json_extension, pg_type, wire_type};
+pub use mapping::{EXTENSION_NAME_KEY, NUMERIC, PG_TYPE_KEY, WireType, arrow_type, json_extension, pg_type, wire_type};
 pub use table::{BuiltinType, array_of, builtin, builtin_by_name, builtins, element_of, format_type, oid};
 
 /// A PostgreSQL type as a column has it.

@@ -38,6 +38,7 @@ const MIGRATIONS: &[(i64, &[&str])] = &[
     (7, super::api_keys::TABLES),
     (8, super::children::COLUMNS),
     (9, super::comments::TABLES),
+    (10, super::sequences::TABLES),
 ];
 
 const FIRST: &[&str] = &[

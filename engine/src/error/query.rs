@@ -10,6 +10,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 
 use super::SqlError;
+use super::input;
 use super::position;
 use crate::sqlstate::SqlState;
 use crate::storage::StorageError;
@@ -228,6 +229,9 @@ fn by_words(message: &str) -> Option<SqlError> {
     {
         return Some(overflow(message));
     }
+    if let Some(error) = input::not_a_value(message) {
+        return Some(error);
+    }
     if message.contains("Cannot cast string")
         || message.contains("Error parsing timestamp")
         || message.contains("Cannot parse")
@@ -257,6 +261,11 @@ fn by_words(message: &str) -> Option<SqlError> {
     }
     if message.starts_with("Aggregate functions are not allowed in the WHERE clause") {
         return mapped(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in WHERE".to_owned());
+    }
+    if message.contains("egular expression did not compile") {
+        let why = if message.contains("CompiledTooBig") { "it is too large" } else { "its syntax is wrong" };
+        let text = format!("invalid regular expression: {why}");
+        return mapped(SqlState::INVALID_REGULAR_EXPRESSION, text);
     }
     if message.starts_with("LIMIT must be >= 0") {
         return mapped(SqlState::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, "LIMIT must not be negative".to_owned());
@@ -414,6 +423,7 @@ mod tests {
             ("Column 'column1' is declared as non-nullable but contains null values", "23502"),
             ("Aggregate functions are not allowed in the WHERE clause. Consider using HAVING instead", "42803"),
             ("LIMIT must be >= 0, '-1' was provided", "2201W"),
+            ("Regular expression did not compile: CompiledTooBig(10485760)", "2201B"),
             ("Order by column out of bounds, specified: 5, max: 1", "42P10"),
         ];
         for (message, code) in cases {

@@ -2,22 +2,27 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema};
 use chrono::Utc;
+use datafusion::common::Column;
+use datafusion::logical_expr::Expr;
+use datafusion::scalar::ScalarValue;
+use futures::TryStreamExt;
 use lance::Dataset;
-use lance::dataset::{ColumnAlteration, NewColumnTransform};
+use lance::dataset::{BatchUDF, ColumnAlteration, NewColumnTransform};
 use lance_core::datatypes::format_field_path;
 use lancegate_catalog::ObjectChange;
 
 use crate::error::{Result, SqlError};
 use crate::exec::refresh::binding_key;
-use crate::exec::{Engine, Outcome, session};
+use crate::exec::{Engine, Outcome, session, tables};
 use crate::session::Session;
 use crate::sql::plan::AlterTablePlan;
 use crate::sql::plan::alter::AlterAction;
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
-use crate::storage::{StorageError, computed, durable, nested};
+use crate::storage::{StorageError, computed, defaults, durable, key, nested};
 
 /// The field metadata of automatic refresh.
 const AUTO_ENABLED: &str = "computed_column.auto_refresh_enabled";
@@ -40,6 +45,9 @@ pub(super) async fn alter(engine: &Engine, session: &mut Session, plan: &AlterTa
             engine.catalog().apply(vec![change]).await?;
         } else {
             session.committed = Some(change_columns(engine, table, action).await?);
+        }
+        if let AlterAction::SetPrimaryKey { columns } = action {
+            tables::notify_key(session, table.name(), columns);
         }
         cancel_jobs(engine, session, table, &gone).await?;
     }
@@ -116,6 +124,25 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
             let alteration = ColumnAlteration::new(lance_path(column)).cast_to(data_type.clone());
             changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
         }
+        AlterAction::AddFilled { field, value } => add_filled(&mut changed, field, value).await?,
+        AlterAction::SetNotNull { column } => set_not_null(&mut changed, column).await?,
+        AlterAction::SetDefault { column, text } => {
+            let entry = [(defaults::default_key(), text.as_deref())];
+            let column = lance_path(column);
+            let update = changed.update_field_metadata().update(column.as_str(), entry).map_err(StorageError::from)?;
+            update.await.map_err(StorageError::from)?;
+        }
+        AlterAction::SetPrimaryKey { columns } => {
+            for column in columns {
+                set_not_null(&mut changed, column).await?;
+            }
+            let mut update = changed.update_field_metadata();
+            for (index, column) in columns.iter().enumerate() {
+                let column = lance_path(column);
+                update = update.update(column.as_str(), key::entries(index + 1)).map_err(StorageError::from)?;
+            }
+            update.await.map_err(StorageError::from)?;
+        }
         AlterAction::DropNotNull { column } => {
             let alteration = ColumnAlteration::new(lance_path(column)).set_nullable(true);
             changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
@@ -132,6 +159,46 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
         AlterAction::RenameTable(_) => {}
     }
     Ok(changed)
+}
+
+/// Adds a column with the same value in all rows.
+async fn add_filled(dataset: &mut Dataset, field: &Field, value: &ScalarValue) -> Result<()> {
+    let output = Arc::new(Schema::new(vec![field.clone()]));
+    let (schema, value) = (Arc::clone(&output), value.clone());
+    let filled = move |batch: &RecordBatch| {
+        let column = value.to_array_of_size(batch.num_rows()).map_err(lance::Error::from)?;
+        RecordBatch::try_new(Arc::clone(&schema), vec![column]).map_err(lance::Error::from)
+    };
+    let udf = BatchUDF { mapper: Box::new(filled), output_schema: output, result_checkpoint: None };
+    // One column is read for the numbers of rows.
+    let first = dataset.schema().fields.first().map(|field| vec![field.name.clone()]);
+    dataset.add_columns(NewColumnTransform::BatchUDF(udf), first, None).await.map_err(StorageError::from)?;
+    Ok(())
+}
+
+/// Lets a column take no NULL.
+///
+/// # Errors
+/// 23502 if it has one.
+async fn set_not_null(dataset: &mut Dataset, column: &str) -> Result<()> {
+    let field = dataset.schema().fields.iter().find(|field| field.name == *column);
+    if field.is_some_and(|field| !field.nullable) {
+        return Ok(());
+    }
+    let filter = Expr::Column(Column::new_unqualified(column)).is_null();
+    let mut scan = dataset.scan();
+    scan.empty_project().map_err(StorageError::from)?.with_row_id().filter_expr(filter);
+    scan.limit(Some(1), None).map_err(StorageError::from)?;
+    let mut nulls = scan.try_into_stream().await.map_err(StorageError::from)?;
+    while let Some(batch) = nulls.try_next().await.map_err(StorageError::from)? {
+        if batch.num_rows() > 0 {
+            let message = format!("column \"{column}\" contains null values");
+            return Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message));
+        }
+    }
+    let alteration = ColumnAlteration::new(lance_path(column)).set_nullable(false);
+    dataset.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
+    Ok(())
 }
 
 /// Lance takes a name apart at dots and quotes.

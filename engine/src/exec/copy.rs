@@ -14,6 +14,7 @@ use lancegate_wire::copy::{CopyColumns, CopyDecoder, CopyOptions, CopyRow, Field
 use tokio::sync::mpsc;
 
 use crate::error::{Result, SqlError};
+use crate::exec::filling::filled;
 use crate::exec::{Engine, Outcome, RowsTag, dml, query, session};
 use crate::session::{Session, StatementContext};
 use crate::sql::plan::copy::CopyPlan;
@@ -70,7 +71,7 @@ pub(super) async fn copy_from(
     inputs: CopyInputs,
     ctx: &StatementContext,
 ) -> Result<Outcome> {
-    let CopyPlan::From { table, columns, options } = plan else {
+    let CopyPlan::From { table, columns, filling, options } = plan else {
         return Err(SqlError::internal("COPY TO was executed with data"));
     };
     let schema = Arc::new(Schema::new(columns.clone()));
@@ -90,7 +91,8 @@ pub(super) async fn copy_from(
         let batch = reader.next().await.map_err(|error| DataFusionError::External(Box::new(error)))?;
         Ok::<_, DataFusionError>(batch.map(|batch| (batch, reader)))
     });
-    let count = dml::append(engine, table, Box::pin(RecordBatchStreamAdapter::new(schema, rows))).await?;
+    let rows = filled(Box::pin(RecordBatchStreamAdapter::new(schema, rows)), filling);
+    let count = dml::append(engine, table, rows).await?;
     session::wrote(session, table);
     Ok(Outcome::Done(format!("COPY {count}")))
 }

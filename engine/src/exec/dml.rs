@@ -18,6 +18,7 @@ use lance::dataset::transaction::Operation;
 use lance::dataset::{CommitBuilder, InsertBuilder, WriteMode, WriteParams};
 
 use crate::error::{Result, SqlError};
+use crate::exec::numbers::{Latest, Numbers};
 use crate::exec::returning::{self, Keeper};
 use crate::exec::{Engine, Outcome, computed_fields, query, rewrite_rows, session};
 use crate::session::{Session, StatementContext};
@@ -42,7 +43,8 @@ pub(super) async fn insert(
 ) -> Result<Outcome> {
     let rows = query::rows(engine, &plan.source, parameters, ctx).await?;
     let keeper = Keeper::of(engine, plan.returning.as_ref());
-    let (count, _) = append_kept(engine, &plan.table, rows, keeper.clone()).await?;
+    let keeping = (keeper.clone(), Some(&session.numbers));
+    let (count, _) = append_kept(engine, &plan.table, rows, keeping).await?;
     session::wrote(session, &plan.table);
     returning::answer(keeper, engine, format!("INSERT 0 {count}"), ctx).await
 }
@@ -64,15 +66,19 @@ pub(crate) async fn append_at(
     table: &BoundTable,
     rows: SendableRecordBatchStream,
 ) -> Result<(u64, u64)> {
-    append_kept(engine, table, rows, None).await
+    append_kept(engine, table, rows, (None, None)).await
 }
 
 async fn append_kept(
     engine: &Engine,
     table: &BoundTable,
     rows: SendableRecordBatchStream,
-    keeper: Option<Keeper>,
+    (keeper, latest): (Option<Keeper>, Option<&Arc<Latest>>),
 ) -> Result<(u64, u64)> {
+    let rows = match Numbers::of(engine, table, latest)? {
+        Some(numbers) => numbers.stream(rows),
+        None => rows,
+    };
     let stored = Schema::from(table.dataset.schema());
     let written = written_schema(&stored, &rows.schema())?;
     let counter = Arc::new(AtomicU64::new(0));

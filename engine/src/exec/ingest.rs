@@ -20,6 +20,7 @@ use lance::dataset::{
 use lance_file::version::LanceFileVersion;
 
 use crate::error::{Result, SqlError};
+use crate::exec::filling::filled;
 use crate::exec::{Engine, dml, ensure_runnable, session as block, tables};
 use crate::session::{Session, StatementContext};
 use crate::sql::authorize::Authorized;
@@ -72,9 +73,10 @@ impl Engine {
                 let version = self.store().open(&table.location).await?.version_id();
                 Ok(Ingested { version, ..Ingested::default() })
             }
-            IngestPlan::Append(table) => {
+            IngestPlan::Append { table, filling } => {
                 let schema = taken(table, &rows.schema())?;
-                let (inserted, version) = dml::append_at(self, table, conformed(rows, &schema)).await?;
+                let rows = filled(conformed(rows, &schema), filling);
+                let (inserted, version) = dml::append_at(self, table, rows).await?;
                 block::wrote(session, table);
                 Ok(Ingested { inserted, version, ..Ingested::default() })
             }

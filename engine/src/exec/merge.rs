@@ -24,6 +24,7 @@ use roaring::RoaringTreemap;
 use tokio::sync::mpsc;
 
 use crate::error::{Result, SqlError};
+use crate::exec::numbers::Numbers;
 use crate::exec::returning::{self, Keeper};
 use crate::exec::{Engine, Outcome, computed_fields, dml, query, rewrite_rows, session};
 use crate::session::{Session, StatementContext};
@@ -56,6 +57,7 @@ pub(super) async fn merge(
     ctx: &StatementContext,
 ) -> Result<Outcome> {
     let keeper = Keeper::of(engine, plan.returning.as_ref());
+    let numbers = Numbers::of(engine, &plan.table, Some(&session.numbers))?;
     let mut bound = plan.rows.clone();
     let mut dataset = dml::version_of(&bound)?;
     let turn = engine.turn(plan.table.record.id);
@@ -97,6 +99,7 @@ pub(super) async fn merge(
             assigned: plan.assigned.clone(),
             command: plan.command,
             keeper: keeper.clone(),
+            numbers: numbers.clone(),
         };
         let merged = engine.runtime().run_to_end(async move { job.run(rows).await }).await;
         match merged {
@@ -130,6 +133,7 @@ struct Job {
     assigned: Vec<String>,
     command: MergeCommand,
     keeper: Option<Keeper>,
+    numbers: Option<Numbers>,
 }
 
 /// The rows of the target that the query has picked.
@@ -203,7 +207,7 @@ impl Job {
     ) -> Result<Picked> {
         let mut picked = Picked::default();
         while let Some(batch) = rows.try_next().await? {
-            let (replaced, added) = self.split(&batch, &mut picked)?;
+            let (replaced, added) = self.split(&batch, &mut picked).await?;
             for (batch, writer) in [(replaced, &replacing), (added, &adding)] {
                 if batch.num_rows() > 0 && writer.send(batch).await.is_err() {
                     return Err(SqlError::internal("a writer of a merge has stopped"));
@@ -214,7 +218,7 @@ impl Job {
     }
 
     /// Returns the stored columns of the rows that replace others, and of those that are new.
-    fn split(&self, batch: &RecordBatch, picked: &mut Picked) -> Result<(RecordBatch, RecordBatch)> {
+    async fn split(&self, batch: &RecordBatch, picked: &mut Picked) -> Result<(RecordBatch, RecordBatch)> {
         let actions = rewrite_rows::column(batch, ACTION)?
             .as_primitive_opt::<Int64Type>()
             .ok_or_else(|| SqlError::internal("the actions of a merge are not numbers"))?;
@@ -245,6 +249,10 @@ impl Job {
         let replaced = rewrite_rows::stored(&replaced, &self.table, &self.schema)?;
         let added = rows_with(RowAction::Insert)?;
         picked.merged.inserted += added.num_rows() as u64;
+        let added = match &self.numbers {
+            Some(numbers) if added.num_rows() > 0 => numbers.number(&added, &numbers.schema(&added.schema())).await?,
+            _ => added,
+        };
         let added = self.added(&added)?;
         for rows in [&replaced, &added] {
             if let Some(keeper) = self.keeper.as_ref().filter(|_| rows.num_rows() > 0) {

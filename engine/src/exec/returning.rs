@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::cast;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome, RowsTag, query};
@@ -31,8 +31,7 @@ impl Keeper {
     /// Returns a keeper, if there is a list to keep for.
     pub(super) fn of(engine: &Engine, returning: Option<&Returning>) -> Option<Self> {
         let returning = Arc::new(returning?.clone());
-        let pool = Arc::clone(&engine.state().runtime_env().memory_pool);
-        let reservation = MemoryConsumer::new("RETURNING").register(&pool);
+        let reservation = engine.memory("RETURNING");
         Some(Self { returning, kept: Arc::new(Mutex::new(Kept { batches: Vec::new(), reservation })) })
     }
 

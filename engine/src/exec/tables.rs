@@ -40,7 +40,7 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
             write_empty(engine, &location, &plan.schema).await?;
             let record = record(&plan.name, location, &session.principal);
             temp::name_it(engine, session, record, on_commit).await?;
-            notify_key(session, plan);
+            notify_key(session, &plan.name.name, &plan.primary_key);
         }
         return Ok(Outcome::Done("CREATE TABLE".to_owned()));
     }
@@ -56,16 +56,28 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
         durable::sync_commit(&changed, Some(&dataset)).await?;
         dataset = changed;
     }
-    name_it(engine, &session.principal, plan.name.clone(), location).await?;
+    let record = record(&plan.name, location, &session.principal);
+    let begins = sequences(&dataset, plan, record.id);
+    name_with(engine, &session.principal, record, begins).await?;
     session::created(session, &plan.name);
-    notify_key(session, plan);
+    notify_key(session, &plan.name.name, &plan.primary_key);
     Ok(Outcome::Done("CREATE TABLE".to_owned()))
 }
 
+/// Returns what the sequences of a new table begin with.
+fn sequences(dataset: &Dataset, plan: &CreateTablePlan, table: TableId) -> Vec<ObjectChange> {
+    let field = |column: &str| dataset.schema().fields.iter().find(|field| field.name == *column);
+    let begins = plan.sequences.iter().filter_map(|(column, next)| {
+        let field = field(column)?.id;
+        Some(ObjectChange::SetSequence { table, field, next: *next })
+    });
+    begins.collect()
+}
+
 /// Says what a primary key is here.
-fn notify_key(session: &Session, plan: &CreateTablePlan) {
-    if !plan.primary_key.is_empty() {
-        let message = format!("the primary key of table \"{}\" is recorded and not enforced", plan.name.name);
+pub(super) fn notify_key(session: &Session, table: &str, columns: &[String]) {
+    if !columns.is_empty() {
+        let message = format!("the primary key of table \"{table}\" is recorded and not enforced");
         let notice = SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message)
             .detail("Its columns take no NULL. Nothing keeps a key from being there twice.")
             .hint("INSERT … ON CONFLICT and MERGE look for a key before they add it.");
@@ -333,9 +345,15 @@ async fn name_it(engine: &Engine, principal: &Principal, name: TableName, locati
 /// # Errors
 /// 42P07 if the name was taken meanwhile.
 pub(super) async fn name_record(engine: &Engine, principal: &Principal, record: Table) -> Result<()> {
+    name_with(engine, principal, record, Vec::new()).await
+}
+
+/// As [`name_record`], with more changes of the metadata store at once.
+async fn name_with(engine: &Engine, principal: &Principal, record: Table, more: Vec<ObjectChange>) -> Result<()> {
     let location = record.location.clone();
     let object = object_of(&record);
-    let named = engine.catalog().apply(vec![ObjectChange::CreateTable(record), ownership(principal, object)]).await;
+    let changes = [vec![ObjectChange::CreateTable(record), ownership(principal, object)], more].concat();
+    let named = engine.catalog().apply(changes).await;
     if let Err(error) = named {
         remove(engine, &location).await;
         return Err(error.into());

@@ -230,7 +230,7 @@ fn of_ingest(plan: &IngestPlan) -> Vec<Need> {
         IngestPlan::New { name, schema: _ } => vec![create_in(Privilege::CreateTable, name)],
         // That it exists is told only to those who could have made it.
         IngestPlan::Kept(table) => vec![create_in(Privilege::CreateTable, &table.name)],
-        IngestPlan::Append(table) => vec![own(Privilege::Insert, table)],
+        IngestPlan::Append { table, .. } => vec![own(Privilege::Insert, table)],
         IngestPlan::Overwrite { table, schema: _ } => vec![owned(&table.record)],
         IngestPlan::Merge { table, merge } => {
             // Which rows match is told by what it answers.

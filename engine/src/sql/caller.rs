@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use datafusion::execution::SessionState;
 use lancegate_auth::Principal;
 
+use crate::exec::numbers::Latest;
 use crate::session::{Session, Settings, TempTables};
 use crate::sql::functions;
 use crate::sql::state::PlannerState;
@@ -22,6 +23,8 @@ pub struct Caller {
     pub settings: Settings,
     /// The temporary tables that it finds.
     pub(crate) temp: Arc<TempTables>,
+    /// What it has drawn from sequences.
+    pub(crate) numbers: Arc<Latest>,
     state: OnceLock<Arc<PlannerState>>,
 }
 
@@ -49,6 +52,7 @@ impl Caller {
             database: session.database.clone(),
             settings: session.settings.clone(),
             temp: Arc::clone(&session.temp),
+            numbers: Arc::clone(&session.numbers),
             state: OnceLock::new(),
         });
         *last = Some(Arc::clone(&caller));
@@ -65,9 +69,9 @@ impl Caller {
     /// Returns the same caller in another database, with other settings, where it
     /// finds no temporary tables.
     pub(crate) fn moved(&self, database: String, settings: Settings) -> Self {
-        let Self { session_id, principal, .. } = self;
-        let (session_id, principal) = (*session_id, principal.clone());
-        Self { session_id, principal, database, settings, temp: Arc::default(), state: OnceLock::new() }
+        let (session_id, principal) = (self.session_id, self.principal.clone());
+        let (temp, numbers) = (Arc::default(), Arc::clone(&self.numbers));
+        Self { session_id, principal, database, settings, temp, numbers, state: OnceLock::new() }
     }
 
     /// Returns the state that this caller's statements are planned in: `base`,

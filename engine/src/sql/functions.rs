@@ -22,6 +22,7 @@ use crate::sql::cooperate::Cooperate;
 
 mod bounded;
 pub mod json;
+pub mod of_backends;
 pub mod of_objects;
 pub mod of_path;
 pub mod of_privileges;
@@ -29,6 +30,7 @@ pub mod of_session;
 pub(crate) mod of_text;
 pub mod postgres;
 pub(crate) mod registered;
+pub mod sequences;
 mod sleep;
 mod sum;
 pub(crate) mod udf;

@@ -33,6 +33,8 @@ pub struct Parameters {
     pub reported: Vec<DataType>,
     /// The types that the plan was bound with; a value is cast to its own.
     bound: Vec<DataType>,
+    /// Whether values of parameters decide what the plan is, and it was made without.
+    pub awaits_values: bool,
 }
 
 impl Parameters {
@@ -41,6 +43,9 @@ impl Parameters {
     /// # Errors
     /// 08P01 for a wrong number of values; 22P02, 22003 for one that does not fit.
     pub fn bind(&self, values: Vec<ScalarValue>) -> Result<Vec<ScalarValue>> {
+        if self.awaits_values {
+            return Err(SqlError::not_supported("parameters as arguments of table functions are not supported here"));
+        }
         if values.len() != self.bound.len() {
             let message = format!("{} parameters are needed, {} were given", self.bound.len(), values.len());
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
@@ -52,19 +57,34 @@ impl Parameters {
     }
 }
 
-/// Returns the parameters of a bound plan, and the plan with every one typed.
+/// Returns the parameters of a bound plan, and the plan with every one typed; `placed` are
+/// those that binding has taken the place of, `with_values` or without.
 ///
 /// # Errors
 /// 42P02 for a name that is not a number.
-pub fn resolve(plan: LogicalPlan, declared: &[Option<DataType>]) -> Result<(LogicalPlan, Parameters)> {
+pub fn resolve(
+    plan: LogicalPlan,
+    declared: &[Option<DataType>],
+    (placed, with_values): (Vec<(usize, DataType)>, bool),
+) -> Result<(LogicalPlan, Parameters)> {
     let mut inferred: Vec<Option<DataType>> = vec![None; declared.len()];
+    let awaits_values = !placed.is_empty() && !with_values;
+    for (index, data_type) in placed {
+        if inferred.len() <= index {
+            inferred.resize(index + 1, None);
+        }
+        inferred[index] = Some(data_type);
+    }
     let found = plan.get_parameter_fields()?;
     for (name, field) in &found {
         let index = index_of(name)?;
         if inferred.len() <= index {
             inferred.resize(index + 1, None);
         }
-        inferred[index] = field.as_ref().map(|field| field.data_type().clone()).filter(|found| !found.is_null());
+        let found = field.as_ref().map(|field| field.data_type().clone()).filter(|found| !found.is_null());
+        if found.is_some() {
+            inferred[index] = found;
+        }
     }
     for (index, data_type) in cast(&plan)?.into_iter().chain(arguments(&plan)?) {
         if let Some(inferred) = inferred.get_mut(index) {
@@ -88,10 +108,14 @@ pub fn resolve(plan: LogicalPlan, declared: &[Option<DataType>]) -> Result<(Logi
         .map(|(inferred, reported)| inferred.unwrap_or_else(|| reported.clone()))
         .collect();
     let plan = if found.is_empty() { plan } else { typed(plan, &bound)? };
-    Ok((plan, Parameters { reported, bound }))
+    Ok((plan, Parameters { reported, bound, awaits_values }))
 }
 
-fn index_of(name: &str) -> Result<usize> {
+/// Returns the place of a parameter, counted from 0.
+///
+/// # Errors
+/// 42P02 for a name that is not a number.
+pub(crate) fn index_of(name: &str) -> Result<usize> {
     let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
     number
         .filter(|number| (1..=PARAMETERS_MAX).contains(number))

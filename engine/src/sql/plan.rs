@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::scalar::ScalarValue;
 use lancegate_sql::ast::{CatalogObject, Statement};
 
 use crate::error::{Result, SqlError};
@@ -178,6 +179,12 @@ impl Plan {
         matches!(self, Self::Query(query) if query.one_row.is_some())
     }
 
+    /// Returns whether the plan is one for describing only, because parameters are arguments
+    /// of table functions: it is made again with their values.
+    pub fn awaits_values(&self) -> bool {
+        matches!(self, Self::Query(query) if query.parameters.awaits_values)
+    }
+
     /// Returns the types of `$1`, `$2`, … in order.
     pub fn parameter_types(&self) -> &[DataType] {
         match self {
@@ -229,6 +236,8 @@ pub struct Planner {
     pub text: Arc<str>,
     /// What the client declared about `$1`, `$2`, ….
     pub declared: Arc<[Option<DataType>]>,
+    /// The values of `$1`, `$2`, …, where they are known already.
+    pub values: Arc<[ScalarValue]>,
     /// For whom system relations are made.
     pub(crate) system: SystemContext,
 }
@@ -245,7 +254,7 @@ impl Planner {
     pub fn new(engine: Engine, session: &Session, text: &str, declared: &[Option<DataType>]) -> Self {
         let caller = Caller::of(session);
         let system = SystemContext::new(engine.clone(), Arc::clone(&caller));
-        Self { engine, caller, text: Arc::from(text), declared: Arc::from(declared), system }
+        Self { engine, caller, text: Arc::from(text), declared: Arc::from(declared), values: Arc::from([]), system }
     }
 
     /// Binds a statement.

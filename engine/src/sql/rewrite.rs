@@ -58,6 +58,7 @@ impl VisitorMut for Postgres {
         match expr {
             Expr::Function(function) => {
                 unqualify(function);
+                forms::sequence_by_name(function);
                 forms::subscripts(function);
                 forms::expanded(function);
             }

@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
-use lancegate_wire::types::PG_TYPE_KEY;
+use lancegate_wire::types::{NUMERIC, PG_TYPE_KEY};
 use sqlparser::ast::{ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, ObjectName, TimezoneInfo};
 
 use crate::error::{Result, SqlError};
 use crate::sqlstate::SqlState;
 
 /// The numeric that holds most: what `numeric` without precision becomes.
-const NUMERIC: (u8, i8) = (38, 10);
 const NUMERIC_PRECISION_MAX: u64 = 76;
 /// The key under which Arrow names an extension type.
 pub(crate) const EXTENSION_NAME: &str = "ARROW:extension:name";

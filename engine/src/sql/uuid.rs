@@ -22,7 +22,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, Volatility};
 use datafusion::scalar::ScalarValue;
 use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
-use lancegate_wire::types::PG_TYPE_KEY;
+use lancegate_wire::types::{NUMERIC, PG_TYPE_KEY};
 use lancegate_wire::{FormatSettings, RowEncoder};
 use sqlparser::ast::DataType as SqlType;
 
@@ -171,6 +171,9 @@ impl Conversions {
             (to, Some(UUID)) if to.is_string() => call(&self.uuid_out, *cast.expr),
             (to, Some(from)) if to.is_string() && from.is_binary() => call(&self.bytea_out, *cast.expr),
             (to, Some(DataType::List(_) | DataType::FixedSizeList(..) | DataType::LargeList(_))) if to.is_string() => {
+                call(&self.value_out, *cast.expr)
+            }
+            (to, Some(DataType::Decimal128(precision, scale))) if to.is_string() && (precision, scale) == NUMERIC => {
                 call(&self.value_out, *cast.expr)
             }
             (to, Some(DataType::Timestamp(_, None) | DataType::Interval(_))) if to.is_string() => {

@@ -9,10 +9,17 @@ pub fn columns(dataset: &Dataset) -> Vec<String> {
     dataset.schema().unenforced_primary_key().into_iter().map(|field| field.name.clone()).collect()
 }
 
+/// Returns the metadata of a column that is at `position` of the key, counted from 1.
+pub fn entries(position: usize) -> [(String, String); 2] {
+    [
+        (LANCE_UNENFORCED_PRIMARY_KEY.to_owned(), "true".to_owned()),
+        (LANCE_UNENFORCED_PRIMARY_KEY_POSITION.to_owned(), position.to_string()),
+    ]
+}
+
 /// Returns a column as the one at `position` of the key, counted from 1. It takes no NULL.
 pub fn part(field: &Field, position: usize) -> Field {
     let mut metadata = field.metadata().clone();
-    metadata.insert(LANCE_UNENFORCED_PRIMARY_KEY.to_owned(), "true".to_owned());
-    metadata.insert(LANCE_UNENFORCED_PRIMARY_KEY_POSITION.to_owned(), position.to_string());
+    metadata.extend(entries(position));
     field.clone().with_nullable(false).with_metadata(metadata)
 }

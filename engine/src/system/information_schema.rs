@@ -12,6 +12,7 @@ use lancegate_wire::types;
 use crate::error::Result;
 use crate::sql::plan::query::memory_table;
 use crate::system::objects::{Kind, Objects, RelationRow, generation, int, null, relation, text};
+use crate::system::pg_catalog::constraints;
 use crate::system::{SystemContext, objects};
 
 /// Returns a relation of `information_schema`.
@@ -25,6 +26,8 @@ pub(crate) async fn table(context: &SystemContext, name: &str) -> Result<Option<
         "columns" => columns(context.objects().await?, database)?,
         "schemata" => schemata(context.objects().await?, database)?,
         "views" => views(context.objects().await?, database)?,
+        "table_constraints" => table_constraints(context.objects().await?, database)?,
+        "key_column_usage" => key_column_usage(context.objects().await?, database)?,
         "information_schema_catalog_name" => relation(&[("catalog_name", Kind::Text)], vec![vec![text(database)]])?,
         other => match empty(other)? {
             Some(batch) => batch,
@@ -118,13 +121,14 @@ fn column(row: &RelationRow, index: usize, database: &str) -> Vec<ScalarValue> {
     let (precision, radix, scale) = numeric(field.data_type());
     let optional = |value: Option<i32>| value.map_or_else(null, int);
     let expression = generation(field);
+    let identity = objects::identity(field);
     vec![
         text(database),
         text(&row.schema),
         text(&row.record.name.name),
         text(field.name()),
         int(i32::try_from(index + 1).unwrap_or(i32::MAX)),
-        null(),
+        objects::column_default(row, field).map_or_else(null, text),
         text(if field.is_nullable() { "YES" } else { "NO" }),
         text(if array { "ARRAY".to_owned() } else { objects::type_name(field) }),
         null(),
@@ -141,8 +145,8 @@ fn column(row: &RelationRow, index: usize, database: &str) -> Vec<ScalarValue> {
         text("pg_catalog"),
         text(builtin.map_or("text", |builtin| builtin.name)),
         text("NO"),
-        text("NO"),
-        null(),
+        text(if identity.is_some() { "YES" } else { "NO" }),
+        identity.map_or_else(null, |(_, word)| text(word)),
         text(if expression.is_some() { "ALWAYS" } else { "NEVER" }),
         expression.map_or_else(null, text),
         text(if row.record.kind == TableKind::Table && expression.is_none() { "YES" } else { "NO" }),
@@ -199,32 +203,60 @@ fn views(objects: &Objects, database: &str) -> Result<RecordBatch> {
     relation(&columns, rows.collect())
 }
 
-/// Constraints, routines, sequences and the like do not exist here.
+/// The primary keys that tables record, which nothing enforces.
+fn table_constraints(objects: &Objects, database: &str) -> Result<RecordBatch> {
+    let columns = [
+        ("constraint_catalog", Kind::Text),
+        ("constraint_schema", Kind::Text),
+        ("constraint_name", Kind::Text),
+        ("table_catalog", Kind::Text),
+        ("table_schema", Kind::Text),
+        ("table_name", Kind::Text),
+        ("constraint_type", Kind::Text),
+        ("is_deferrable", Kind::Text),
+        ("initially_deferred", Kind::Text),
+        ("enforced", Kind::Text),
+    ];
+    let keyed = objects.relations.iter().filter(|row| row.primary_key.is_some());
+    let rows = keyed.map(|row| {
+        let rest = ["PRIMARY KEY", "NO", "NO", "NO"].map(text);
+        [key_of(row, database), rest.into()].concat()
+    });
+    relation(&columns, rows.collect())
+}
+
+fn key_column_usage(objects: &Objects, database: &str) -> Result<RecordBatch> {
+    let columns = [
+        ("constraint_catalog", Kind::Text),
+        ("constraint_schema", Kind::Text),
+        ("constraint_name", Kind::Text),
+        ("table_catalog", Kind::Text),
+        ("table_schema", Kind::Text),
+        ("table_name", Kind::Text),
+        ("column_name", Kind::Text),
+        ("ordinal_position", Kind::Int),
+        ("position_in_unique_constraint", Kind::Int),
+    ];
+    let rows = objects.relations.iter().flat_map(|row| {
+        let columns = row.primary_key.iter().flat_map(|key| &key.columns);
+        (1..).zip(columns).filter_map(move |(nth, number)| {
+            let name = row.columns.get(number - 1)?.name();
+            Some([key_of(row, database), vec![text(name), int(nth), null()]].concat())
+        })
+    });
+    relation(&columns, rows.collect())
+}
+
+/// Returns what names a primary key and its table.
+fn key_of(row: &RelationRow, database: &str) -> Vec<ScalarValue> {
+    let key = constraints::key_name(row);
+    let (schema, table) = (row.schema.as_str(), row.record.name.name.as_str());
+    [database, schema, key.as_str(), database, schema, table].map(text).into()
+}
+
+/// Other constraints, routines, sequences and the like do not exist here.
 fn empty(name: &str) -> Result<Option<RecordBatch>> {
     let names: &[&str] = match name {
-        "table_constraints" => &[
-            "constraint_catalog",
-            "constraint_schema",
-            "constraint_name",
-            "table_catalog",
-            "table_schema",
-            "table_name",
-            "constraint_type",
-            "is_deferrable",
-            "initially_deferred",
-            "enforced",
-        ],
-        "key_column_usage" => &[
-            "constraint_catalog",
-            "constraint_schema",
-            "constraint_name",
-            "table_catalog",
-            "table_schema",
-            "table_name",
-            "column_name",
-            "ordinal_position",
-            "position_in_unique_constraint",
-        ],
         "referential_constraints" => &[
             "constraint_catalog",
             "constraint_schema",

@@ -19,7 +19,9 @@ use crate::session::temp;
 use crate::sql::plan::Planner;
 use crate::sql::resolve::{ROOT_SCHEMA, object_of, schema_of};
 use crate::storage::computed;
+use crate::storage::defaults::{self, Numbering};
 use crate::storage::index::{self, IndexRow};
+use crate::storage::key;
 use crate::storage::provider;
 use crate::system::SystemContext;
 
@@ -72,6 +74,16 @@ pub(crate) struct RelationRow {
     pub(crate) rows: Option<u64>,
     /// The indexes of a table.
     pub(crate) indexes: Vec<IndexEntry>,
+    /// The primary key that a table records.
+    pub(crate) primary_key: Option<KeyEntry>,
+}
+
+/// A primary key.
+#[derive(Debug)]
+pub(crate) struct KeyEntry {
+    pub(crate) oid: i32,
+    /// The numbers of its columns, in order.
+    pub(crate) columns: Vec<usize>,
 }
 
 /// An index.
@@ -189,6 +201,7 @@ pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
                 comments: Vec::new(),
                 rows: None,
                 indexes: Vec::new(),
+                primary_key: None,
             })
         })
         .collect();
@@ -200,6 +213,9 @@ pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
     for row in &mut objects.relations {
         for index in &mut row.indexes {
             index.oid = oids.of(&format!("{}:{}", row.record.id, index.name));
+        }
+        if let Some(key) = &mut row.primary_key {
+            key.oid = oids.of(&format!("{}:primary key", row.record.id));
         }
     }
     objects.roles = roles;
@@ -232,7 +248,7 @@ async fn with_columns(context: &SystemContext, mut row: RelationRow, comments: &
                 let planner = Planner::system(context);
                 let fields = planner.view_columns(&row.record).await?;
                 let keys = fields.iter().map(|field| Some(view_column_key(field.name()))).collect();
-                Ok::<_, crate::error::SqlError>((fields, keys, None, Vec::new()))
+                Ok::<_, crate::error::SqlError>((fields, keys, None, Vec::new(), None))
             }
             TableKind::Table | TableKind::MaterializedView => {
                 let dataset = context.engine.store().open(&row.record.location).await?;
@@ -244,12 +260,18 @@ async fn with_columns(context: &SystemContext, mut row: RelationRow, comments: &
                     tracing::warn!(%error, relation = %row.record.name, "a table is listed without its indexes");
                     Vec::new()
                 });
-                Ok((fields, keys, Some(rows), indexes.into_iter().map(entry).collect()))
+                let numbers = key::columns(&dataset).into_iter().filter_map(|column| {
+                    let at = fields.iter().position(|field| *field.name() == column)?;
+                    Some(at + 1)
+                });
+                let columns: Vec<usize> = numbers.collect();
+                let primary_key = (!columns.is_empty()).then_some(KeyEntry { oid: 0, columns });
+                Ok((fields, keys, Some(rows), indexes.into_iter().map(entry).collect(), primary_key))
             }
         }
     };
     match described.await {
-        Ok((columns, keys, rows, indexes)) => {
+        Ok((columns, keys, rows, indexes, primary_key)) => {
             let id = row.record.id.to_string();
             let numbered = (1..).zip(keys);
             row.comments = numbered
@@ -258,6 +280,7 @@ async fn with_columns(context: &SystemContext, mut row: RelationRow, comments: &
             row.columns = columns;
             row.rows = rows;
             row.indexes = indexes;
+            row.primary_key = primary_key;
         }
         Err(error) => tracing::warn!(%error, relation = %row.record.name, "a relation is listed without its columns"),
     }
@@ -332,6 +355,27 @@ pub(crate) fn generation(field: &Field) -> Option<&str> {
         return None;
     }
     field.metadata().get("computed_column.expression").map(String::as_str)
+}
+
+/// Returns what new rows get in a column of a relation, as `pg_get_expr()` shows it: the
+/// expression, or a call for the next number of a serial column.
+pub(crate) fn column_default(row: &RelationRow, field: &Field) -> Option<String> {
+    if let Some(text) = defaults::default_of(field) {
+        return Some(text.to_owned());
+    }
+    (defaults::numbering_of(field)? == Numbering::Serial).then(|| {
+        let name = defaults::sequence_name(&row.record.name.name, field.name());
+        format!("nextval('{}'::regclass)", lancegate_sql::Ident::from(name.as_str()))
+    })
+}
+
+/// Returns how a column is an identity: PostgreSQL's letter and word.
+pub(crate) fn identity(field: &Field) -> Option<(&'static str, &'static str)> {
+    match defaults::numbering_of(field)? {
+        Numbering::Always => Some(("a", "ALWAYS")),
+        Numbering::ByDefault => Some(("d", "BY DEFAULT")),
+        Numbering::Serial | Numbering::Unknown => None,
+    }
 }
 
 /// A column of a catalog relation.

@@ -18,7 +18,9 @@ use crate::sql::plan::query::memory_table;
 use crate::system::SystemContext;
 
 mod absent;
+mod activity;
 mod classes;
+pub(crate) mod constraints;
 mod indexes;
 mod roles;
 mod settings;
@@ -54,7 +56,9 @@ impl StaticTables {
 }
 
 /// The relations that are made from the metadata store.
-const MADE: [&str; 18] = [
+const MADE: [&str; 20] = [
+    "pg_constraint",
+    "pg_stat_activity",
     "pg_class",
     "pg_attribute",
     "pg_attrdef",
@@ -95,6 +99,7 @@ pub(crate) async fn table(context: &SystemContext, name: &str) -> Result<Option<
         "pg_class" => classes::pg_class(context.objects().await?)?,
         "pg_attribute" => classes::pg_attribute(context.objects().await?)?,
         "pg_attrdef" => classes::pg_attrdef(context.objects().await?)?,
+        "pg_constraint" => constraints::pg_constraint(context.objects().await?)?,
         "pg_index" => indexes::pg_index(context.objects().await?)?,
         "pg_indexes" => indexes::pg_indexes(context.objects().await?)?,
         "pg_namespace" => classes::pg_namespace(context.objects().await?)?,
@@ -108,6 +113,7 @@ pub(crate) async fn table(context: &SystemContext, name: &str) -> Result<Option<
         "pg_authid" | "pg_shadow" => roles::pg_roles(context.objects().await?)?,
         "pg_user" => roles::pg_user(context.objects().await?)?,
         "pg_auth_members" => roles::pg_auth_members()?,
+        "pg_stat_activity" => activity::pg_stat_activity(context).await?,
         "pg_settings" => settings::pg_settings(&context.caller.settings)?,
         other => match absent::relation(other)? {
             Some(batch) => batch,

@@ -69,6 +69,12 @@ pub enum AlterOperation {
     AlterColumnSet(AlterColumnSet),
     /// Lets a column take nulls.
     DropNotNull(Ident),
+    /// Lets a column that has none take no nulls.
+    SetNotNull(Ident),
+    /// Changes what new rows get that give a column no value.
+    SetDefault(Ident, Box<native::Expr>),
+    /// Takes that away.
+    DropDefault(Ident),
     /// Renames the table; the new name is in the same schema.
     RenameTable(Ident),
     /// Declares which columns identify a row, without checking it.
@@ -112,6 +118,10 @@ pub struct AddColumn {
     pub name: Ident,
     /// Its type.
     pub data_type: native::DataType,
+    /// What rows get that are there, and new ones that give it no value.
+    pub default: Option<Box<native::Expr>>,
+    /// Whether it takes no nulls.
+    pub not_null: bool,
     /// Whether an existing column of the name is no error.
     pub if_not_exists: bool,
 }
@@ -190,7 +200,11 @@ impl fmt::Display for AlterOperation {
                 if add.if_not_exists {
                     f.write_str("IF NOT EXISTS ")?;
                 }
-                write!(f, "{} {}", add.name, add.data_type)
+                write!(f, "{} {}", add.name, add.data_type)?;
+                if let Some(default) = &add.default {
+                    write!(f, " DEFAULT {default}")?;
+                }
+                f.write_str(if add.not_null { " NOT NULL" } else { "" })
             }
             Self::DropColumn(drop) => {
                 f.write_str("DROP COLUMN ")?;
@@ -203,6 +217,9 @@ impl fmt::Display for AlterOperation {
                 write!(f, "RENAME COLUMN {} TO {}", rename.from, rename.to)
             }
             Self::DropNotNull(column) => write!(f, "ALTER COLUMN {column} DROP NOT NULL"),
+            Self::SetNotNull(column) => write!(f, "ALTER COLUMN {column} SET NOT NULL"),
+            Self::SetDefault(column, value) => write!(f, "ALTER COLUMN {column} SET DEFAULT {value}"),
+            Self::DropDefault(column) => write!(f, "ALTER COLUMN {column} DROP DEFAULT"),
             Self::AlterColumnType(alter) => {
                 write!(f, "ALTER COLUMN {} TYPE {}", alter.name, alter.data_type)?;
                 match &alter.using {

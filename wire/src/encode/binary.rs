@@ -35,6 +35,7 @@ pub(crate) fn write(
         Values::Decimal(array, scale) => {
             numeric::put_i128(out, array.value(row), *scale, Format::Binary);
         }
+        Values::Numeric(array) => numeric::put_unconstrained(out, array.value(row), Format::Binary),
         Values::Decimal256(array, scale) => {
             numeric::put_i256(out, array.value(row), *scale, Format::Binary);
         }

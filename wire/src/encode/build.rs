@@ -13,7 +13,7 @@ use arrow::datatypes::{
 
 use super::column::{Column, Offsets, Values};
 use crate::error::WireError;
-use crate::types::{WireType, wire_type};
+use crate::types::{NUMERIC, WireType, wire_type};
 
 /// Downcasts `array`, whose values are to be written as `wire`.
 pub(crate) fn column(array: &ArrayRef, field: &Field, wire: WireType) -> Result<Column, WireError> {
@@ -54,6 +54,9 @@ fn values(array: &ArrayRef, wire: WireType) -> Result<Values, WireError> {
         DataType::Decimal64(_, scale) => {
             let narrow = array.as_primitive::<Decimal64Type>();
             Values::Decimal(narrow.unary::<_, Decimal128Type>(i128::from), *scale)
+        }
+        DataType::Decimal128(precision, scale) if (*precision, *scale) == NUMERIC => {
+            Values::Numeric(primitive::<Decimal128Type>(array))
         }
         DataType::Decimal128(_, scale) => Values::Decimal(primitive::<Decimal128Type>(array), *scale),
         DataType::Decimal256(_, scale) => Values::Decimal256(array.as_primitive().clone(), *scale),

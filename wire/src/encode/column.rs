@@ -32,6 +32,8 @@ pub(crate) enum Values {
     F32(Float32Array),
     F64(Float64Array),
     Decimal(Decimal128Array, i8),
+    /// Of the type without a modifier: see [`NUMERIC`](crate::types::NUMERIC).
+    Numeric(Decimal128Array),
     Decimal256(Decimal256Array, i8),
     Utf8(StringArray),
     LargeUtf8(LargeStringArray),

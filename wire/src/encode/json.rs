@@ -49,6 +49,7 @@ pub(crate) fn write(
         | Values::U32(_)
         | Values::U64(_)
         | Values::Decimal(..)
+        | Values::Numeric(_)
         | Values::Decimal256(..) => column.write_value(row, Format::Text, settings, out)?,
         Values::Timestamp(array, unit) => {
             let timestamp = datetime::timestamp(to_micros(array.value(row), *unit))?;

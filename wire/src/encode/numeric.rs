@@ -4,6 +4,7 @@ use arrow::datatypes::i256;
 use bytes::{BufMut, BytesMut};
 
 use crate::settings::Format;
+use crate::types::NUMERIC;
 
 /// Most base-10000 groups of a Decimal256 with any scale of Arrow.
 const GROUPS_MAX: usize = 96;
@@ -13,6 +14,17 @@ pub(crate) fn put_i128(out: &mut BytesMut, unscaled: i128, scale: i8, format: Fo
     let mut buffer = itoa::Buffer::new();
     let digits = buffer.format(unscaled.unsigned_abs()).as_bytes();
     put(out, unscaled < 0, digits, scale.into(), format);
+}
+
+/// Appends a value of [`NUMERIC`]. Its scale is that of the type and not the value's, so
+/// zeros at its end were not given by anybody, and are left out.
+pub(crate) fn put_unconstrained(out: &mut BytesMut, mut unscaled: i128, format: Format) {
+    let mut scale = NUMERIC.1;
+    while scale > 0 && unscaled % 10 == 0 {
+        unscaled /= 10;
+        scale -= 1;
+    }
+    put_i128(out, unscaled, scale, format);
 }
 
 /// Appends a decimal of 256 bits.

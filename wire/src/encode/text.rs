@@ -34,6 +34,7 @@ pub(crate) fn write(
         Values::Decimal(array, scale) => {
             numeric::put_i128(out, array.value(row), *scale, Format::Text);
         }
+        Values::Numeric(array) => numeric::put_unconstrained(out, array.value(row), Format::Text),
         Values::Decimal256(array, scale) => {
             numeric::put_i256(out, array.value(row), *scale, Format::Text);
         }

@@ -12,6 +12,13 @@ pub const EXTENSION_NAME_KEY: &str = "ARROW:extension:name";
 /// example `oid`, `jsonb` or `name[]`.
 pub const PG_TYPE_KEY: &str = "lancegate:pg_type";
 
+/// The field metadata key by which `datafusion-pg-catalog` marks numbers of objects.
+const OID_KEY: &str = "pg.oid_alias";
+
+/// Precision and scale of `numeric` without a modifier. In PostgreSQL each value has its
+/// own scale; here zeros at the end of one are not shown.
+pub const NUMERIC: (u8, i8) = (38, 10);
+
 /// A type on the wire: an element type, or an array of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireType {
@@ -67,6 +74,9 @@ pub fn wire_type(field: &Field) -> WireType {
     let metadata = field.metadata();
     if let Some(marked) = metadata.get(PG_TYPE_KEY).and_then(|name| marked(field, name)) {
         return marked;
+    }
+    if metadata.get(OID_KEY).is_some_and(|kind| kind == "oid") && field.data_type().is_integer() {
+        return WireType::scalar(oid::OID);
     }
     let text = is_text(field.data_type());
     match metadata.get(EXTENSION_NAME_KEY).map(String::as_str) {
@@ -206,6 +216,9 @@ fn is_uuid(data_type: &DataType) -> bool {
 }
 
 fn numeric(precision: u8, scale: i8) -> WireType {
+    if (precision, scale) == NUMERIC {
+        return WireType::scalar(oid::NUMERIC);
+    }
     let typmod = (i32::from(precision) << 16 | (i32::from(scale) & 0x7ff)) + 4;
     WireType { typmod, ..WireType::scalar(oid::NUMERIC) }
 }
@@ -217,7 +230,7 @@ fn known(type_oid: u32) -> &'static BuiltinType {
 /// Returns the Arrow type in which a value of a PostgreSQL type is kept: the
 /// type of a parameter or of a new column. `None` for types without one.
 ///
-/// `numeric` without a modifier becomes `Decimal128(38, 10)`.
+/// `numeric` without a modifier becomes [`NUMERIC`].
 pub fn arrow_type(type_oid: u32) -> Option<DataType> {
     if let Some(element) = table::element_of(type_oid) {
         let item = Field::new("item", arrow_type(element.oid)?, true);
@@ -239,7 +252,7 @@ pub fn arrow_type(type_oid: u32) -> Option<DataType> {
         | oid::REGROLE => DataType::UInt32,
         oid::FLOAT4 => DataType::Float32,
         oid::FLOAT8 => DataType::Float64,
-        oid::NUMERIC => DataType::Decimal128(38, 10),
+        oid::NUMERIC => DataType::Decimal128(NUMERIC.0, NUMERIC.1),
         oid::TEXT
         | oid::VARCHAR
         | oid::BPCHAR

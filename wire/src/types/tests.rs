@@ -48,6 +48,8 @@ fn markers_and_extensions_name_a_type() {
     assert_eq!(name(list(DataType::Utf8), PG_TYPE_KEY, "name[]"), "_name");
     assert_eq!(name(list(DataType::Int64), PG_TYPE_KEY, "oid"), "_oid");
     assert_eq!(name(DataType::Boolean, PG_TYPE_KEY, "uuid"), "bool");
+    assert_eq!(name(DataType::Int32, "pg.oid_alias", "oid"), "oid");
+    assert_eq!(name(DataType::Int32, "pg.oid_alias", "regproc"), "int4");
     assert_eq!(pg_type(&Field::new("_rowid", DataType::UInt64, true)).name, "int8");
 }
 

@@ -7,6 +7,7 @@ use super::super::comments;
 use super::super::grants;
 use super::super::rows::micros;
 use super::super::secrets;
+use super::super::sequences;
 use super::super::writer::Tx;
 use super::{find_table, find_table_by_id};
 use crate::Timestamp;
@@ -32,6 +33,7 @@ pub(in crate::store) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result
         ObjectChange::AlterTable { id, change } => alter_table(tx, id, change).await,
         ObjectChange::DropTable { id } => drop_table(tx, id).await,
         ObjectChange::Comment { object, part, comment } => comments::set(tx, &object, &part, comment.as_deref()).await,
+        ObjectChange::SetSequence { table, field, next } => sequences::set(tx, table, field, next).await,
         ObjectChange::CreateSecret(secret) => {
             ensure_database(tx, &secret.name.database).await?;
             ensure_namespace(tx, &secret.name.database, &secret.name.namespace).await?;
@@ -216,6 +218,7 @@ async fn drop_table(tx: &mut Tx, id: TableId) -> Result<()> {
     let table = existing_table(tx, id).await?;
     sqlx::query("DELETE FROM tables WHERE table_id = $1").bind(id.to_string()).execute(tx.connection()).await?;
     comments::remove(tx, &id.to_string()).await?;
+    sequences::remove(tx, id).await?;
     grants::remove_object(tx, &table.object()).await
 }
 

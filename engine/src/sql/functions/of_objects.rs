@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::datatypes::DataType;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::scalar::ScalarValue;
 use lancegate_catalog::TableKind;
@@ -12,11 +13,14 @@ use lancegate_catalog::TableKind;
 use super::udf::{RowFunction, number, text, utf8};
 use crate::error::Result;
 use crate::session::temp;
+use crate::storage::defaults;
 use crate::system::SystemContext;
 use crate::system::objects::RelationRow;
 
 /// The functions that also answer in a statement that reads no relation.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 10] = [
+    "pg_get_constraintdef",
+    "pg_get_serial_sequence",
     "pg_get_userbyid",
     "pg_get_viewdef",
     "pg_get_indexdef",
@@ -40,6 +44,12 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
         .filter(|row| row.record.kind != TableKind::Table)
         .filter_map(|row| Some((i64::from(row.oid), format!(" {};", row.record.definition.as_ref()?))))
         .collect();
+    let constraints = objects.relations.iter().filter_map(|row| {
+        let key = row.primary_key.as_ref()?;
+        let columns = key.columns.iter().filter_map(|number| Some(spelled(row.columns.get(number - 1)?.name())));
+        Some((i64::from(key.oid), format!("PRIMARY KEY ({})", columns.collect::<Vec<_>>().join(", "))))
+    });
+    let constraints = constraints.collect();
     let relations = objects.relations.iter().filter_map(|row| Some((i64::from(row.oid), row.record.comment.clone()?)));
     let schemas = objects.namespaces.iter().filter_map(|row| Some((i64::from(row.oid), row.comment.clone()?)));
     let comments: HashMap<i64, String> = relations.chain(schemas).collect();
@@ -64,6 +74,7 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
         objects.relations.iter().map(|row| (i64::from(row.oid), !visible.contains_key(&i64::from(row.oid)))).collect(),
     );
     Ok(vec![
+        lookup("pg_get_constraintdef", &[1, 2], constraints),
         lookup("pg_get_userbyid", &[1], roles),
         lookup("pg_get_viewdef", &[1, 2], views),
         lookup("obj_description", &[1, 2], comments),
@@ -74,6 +85,7 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
             Ok(utf8(key.and_then(|key| of_columns.get(&key)).cloned()))
         }),
         index_definitions(&objects.relations),
+        serial_sequences(&objects.relations, context.caller.search_path()),
         RowFunction::define("pg_my_temp_schema", &[0], DataType::Int32, Volatility::Stable, move |_| {
             Ok(ScalarValue::Int32(Some(temporary)))
         }),
@@ -98,6 +110,43 @@ fn index_definitions(relations: &[RelationRow]) -> ScalarUDF {
             None | Some(0) => Some(definition.clone()),
             Some(1) => Some(column.clone()),
             Some(_) => None,
+        })))
+    })
+}
+
+fn spelled(name: &str) -> String {
+    lancegate_sql::Ident::from(name).to_string()
+}
+
+/// `pg_get_serial_sequence(table, column)`: the column as it is written, the table as it
+/// would stand in a statement.
+fn serial_sequences(relations: &[RelationRow], path: Vec<String>) -> ScalarUDF {
+    let columns = relations.iter().flat_map(|row| {
+        let numbered = row.columns.iter().filter(|field| defaults::numbering_of(field).is_some());
+        numbered.map(move |field| {
+            let (schema, table) = (row.schema.clone(), row.record.name.name.clone());
+            (schema, table, field.name().clone())
+        })
+    });
+    let columns: Vec<(String, String, String)> = columns.collect();
+    RowFunction::define("pg_get_serial_sequence", &[2], DataType::Utf8, Volatility::Stable, move |arguments| {
+        let [table, column] = arguments else { return Ok(ScalarValue::Utf8(None)) };
+        let (Some(table), Some(column)) = (text(table), text(column)) else { return Ok(ScalarValue::Utf8(None)) };
+        let parts =
+            super::of_privileges::name_parts(&table).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let is = |found: &(String, String, String), schema: &str, table: &str| {
+            found.0 == schema && found.1 == table && found.2 == column
+        };
+        let found = match parts.as_slice() {
+            [table] => path.iter().find_map(|schema| columns.iter().find(|found| is(found, schema, table))),
+            [schema, table] => columns.iter().find(|found| is(found, schema, table)),
+            _ => None,
+        };
+        Ok(utf8(found.map(|(schema, table, column)| {
+            let name = defaults::sequence_name(table, column);
+            // PostgreSQL quotes no name that is a word only of our own statements.
+            let schema = if schema == "public" { schema.clone() } else { spelled(schema) };
+            format!("{schema}.{}", spelled(&name))
         })))
     })
 }

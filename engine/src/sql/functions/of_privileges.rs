@@ -420,7 +420,7 @@ fn oid(value: &ScalarValue) -> Option<i64> {
 }
 
 /// Splits a name as it would stand in a statement: unquoted parts are folded.
-fn name_parts(written: &str) -> Result<Vec<String>> {
+pub(super) fn name_parts(written: &str) -> Result<Vec<String>> {
     let invalid = || SqlError::new(SqlState::INVALID_NAME, "invalid name syntax");
     let mut parts = Vec::new();
     let mut rest = written.trim();

@@ -61,10 +61,8 @@ fn nothing() -> impl Iterator<Item = ScalarUDF> {
         ("pg_get_function_sqlbody", &[1]),
         ("pg_get_triggerdef", &[1, 2]),
         ("pg_get_ruledef", &[1, 2]),
-        ("pg_get_constraintdef", &[1, 2]),
         ("pg_get_partkeydef", &[1]),
         ("pg_get_statisticsobjdef_columns", &[1]),
-        ("pg_get_serial_sequence", &[2]),
         ("pg_tablespace_location", &[1]),
         ("pg_advisory_unlock_all", &[0]),
     ];

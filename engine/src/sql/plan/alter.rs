@@ -1,12 +1,14 @@
 //! ALTER TABLE: columns added, dropped, renamed, retyped; computed columns declared.
 
 use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::scalar::ScalarValue;
 use lancegate_auth::Requirement;
 use lancegate_catalog::{Table, TableKind, TableName};
-use lancegate_sql::ast::{self, AlterOperation};
+use lancegate_sql::ast::{self, AddColumn, AlterOperation};
 use lancegate_sql::{FieldPath, Ident};
 
 use super::dml::no_column;
+use super::tables::column::default_text;
 use super::tables::ensure_columns;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
@@ -16,7 +18,7 @@ use crate::sql::types;
 use crate::sqlstate::SqlState;
 use crate::storage::StorageError;
 use crate::storage::computed::{self, Declaration};
-use crate::storage::{key, nested, provider};
+use crate::storage::{defaults, key, nested, provider};
 
 mod function;
 pub mod typed;
@@ -55,10 +57,34 @@ pub enum AlterAction {
         /// The new type.
         data_type: DataType,
     },
+    /// Adds a column with the same value in all rows.
+    AddFilled {
+        /// The column, with what it records of its default.
+        field: Field,
+        /// The value.
+        value: ScalarValue,
+    },
     /// Lets a column take NULL.
     DropNotNull {
         /// The column.
         column: String,
+    },
+    /// Lets a column that has no NULL take none.
+    SetNotNull {
+        /// The column.
+        column: String,
+    },
+    /// Records what rows get that give a column no value, or takes that away.
+    SetDefault {
+        /// The column.
+        column: String,
+        /// The expression.
+        text: Option<String>,
+    },
+    /// Records which columns identify a row. They take no NULL.
+    SetPrimaryKey {
+        /// The columns in order.
+        columns: Vec<String>,
     },
     /// Changes the automatic refresh of a computed column.
     SetAutoRefresh {
@@ -135,7 +161,7 @@ impl Planner {
                 functions.push(bound.usage);
                 continue;
             }
-            if let Some(action) = self.bind_alteration(&table, operation, &mut shape)? {
+            for action in self.bind_with_default(&table, operation, &mut shape).await? {
                 merge(&mut actions, action);
             }
         }
@@ -182,6 +208,11 @@ impl Planner {
                     return Ok(None);
                 }
                 let field = types::field(name, &add.data_type, true)?;
+                if add.not_null && table.dataset.fragments().iter().any(|part| part.num_rows() != Some(0)) {
+                    let message = format!("column \"{name}\" of relation \"{}\" contains null values", table.name());
+                    return Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
+                        .hint("Give the column a DEFAULT, which rows get that are there."));
+                }
                 shape.add(field.clone());
                 Some(AlterAction::AddColumns(vec![field]))
             }
@@ -251,10 +282,87 @@ impl Planner {
                     ..table.record.name.clone()
                 }))
             }
-            AlterOperation::SetUnenforcedPrimaryKey(_) => {
-                return Err(SqlError::not_supported("SET UNENFORCED PRIMARY KEY is not supported yet"));
+            AlterOperation::SetNotNull(column) => {
+                let field = shape.field(column.as_str(), table.name())?;
+                if computed::is_computed(&field) {
+                    let message = format!("computed column \"{column}\" takes NULL", column = column.as_str());
+                    return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
+                        .detail("It is NULL in new rows until it is refreshed."));
+                }
+                Some(AlterAction::SetNotNull { column: column.as_str().to_owned() })
+            }
+            AlterOperation::SetUnenforcedPrimaryKey(columns) => {
+                Some(AlterAction::SetPrimaryKey { columns: key_columns(table, shape, columns)? })
+            }
+            AlterOperation::SetDefault(..) | AlterOperation::DropDefault(_) => {
+                return Err(SqlError::internal("a default was bound as another alteration"));
             }
         })
+    }
+
+    /// Binds what may have an expression for new rows, and everything else.
+    async fn bind_with_default(
+        &self,
+        table: &BoundTable,
+        operation: &AlterOperation,
+        shape: &mut Shape,
+    ) -> Result<Vec<AlterAction>> {
+        match operation {
+            AlterOperation::AddColumn(AddColumn {
+                name,
+                data_type,
+                default: Some(default),
+                not_null,
+                if_not_exists,
+            }) => {
+                if !shape.ensure_new(name.as_str(), *if_not_exists, table.name())? {
+                    return Ok(Vec::new());
+                }
+                let text = default_text(default)?;
+                let field = types::field(name.as_str(), data_type, true)?;
+                let mut metadata = field.metadata().clone();
+                metadata.extend([defaults::default_entry(&text)]);
+                let field = field.with_metadata(metadata);
+                let value = self.constant_default(&field, &text).await?;
+                shape.add(field.clone());
+                let not_null = not_null.then(|| AlterAction::SetNotNull { column: field.name().clone() });
+                Ok(std::iter::once(AlterAction::AddFilled { field, value }).chain(not_null).collect())
+            }
+            AlterOperation::SetDefault(column, value) => {
+                let field = self.plain_column(table, shape, column.as_str())?;
+                let text = default_text(value)?;
+                self.default_value(&field, &text).await?;
+                Ok(vec![AlterAction::SetDefault { column: column.as_str().to_owned(), text: Some(text) }])
+            }
+            AlterOperation::DropDefault(column) => {
+                self.plain_column(table, shape, column.as_str())?;
+                Ok(vec![AlterAction::SetDefault { column: column.as_str().to_owned(), text: None }])
+            }
+            other => {
+                let not_null = match other {
+                    AlterOperation::AddColumn(add) if add.not_null && !shape.has(add.name.as_str()) => {
+                        Some(AlterAction::SetNotNull { column: add.name.as_str().to_owned() })
+                    }
+                    _ => None,
+                };
+                Ok(self.bind_alteration(table, other, shape)?.into_iter().chain(not_null).collect())
+            }
+        }
+    }
+
+    /// Returns a column that may have a default.
+    ///
+    /// # Errors
+    /// 42703; 42601 for one that has its values from elsewhere.
+    fn plain_column(&self, table: &BoundTable, shape: &Shape, column: &str) -> Result<Field> {
+        let field = shape.field(column, table.name())?;
+        let what = match () {
+            () if computed::is_computed(&field) => "a generated column",
+            () if defaults::numbering_of(&field).is_some() => "an identity column",
+            () => return Ok(field),
+        };
+        let message = format!("column \"{column}\" of relation \"{}\" is {what}", table.name());
+        Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
     }
 
     fn bind_declaration(
@@ -454,6 +562,31 @@ fn ensure_unread(table: &BoundTable, column: &str, verb: &str, dropped: &[String
 }
 
 /// Changes of one kind that follow each other become one commit.
+/// Returns the columns of a new primary key.
+///
+/// # Errors
+/// 42P16 if there is one already, 42703, 42701.
+fn key_columns(table: &BoundTable, shape: &Shape, columns: &[Ident]) -> Result<Vec<String>> {
+    if !key::columns(&table.dataset).is_empty() {
+        let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name());
+        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+    }
+    let mut names: Vec<String> = Vec::new();
+    for column in columns {
+        let field = shape.field(column.as_str(), table.name())?;
+        if field.data_type().is_nested() || computed::is_computed(&field) {
+            let message = format!("column \"{}\" cannot be part of a primary key", field.name());
+            return Err(SqlError::not_supported(message));
+        }
+        if names.contains(field.name()) {
+            let message = format!("column \"{}\" appears twice in primary key constraint", field.name());
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        names.push(field.name().clone());
+    }
+    Ok(names)
+}
+
 fn merge(actions: &mut Vec<AlterAction>, action: AlterAction) {
     match (actions.last_mut(), action) {
         (Some(AlterAction::Declare(list)), AlterAction::Declare(more)) => list.extend(more),

@@ -11,6 +11,7 @@ use sqlparser::ast::{
     Statement as Native, TableWithJoins,
 };
 
+use super::dml::default::Filling;
 use super::dml::{exactly, is_computed, no_column};
 use super::query::QueryPlan;
 use super::{Plan, Planner};
@@ -36,6 +37,8 @@ pub enum CopyPlan {
         table: Box<BoundTable>,
         /// The columns that get a value, in the order of the fields.
         columns: Vec<FieldRef>,
+        /// What fills others.
+        filling: Filling,
         /// The form of the rows.
         options: CopyOptions,
     },
@@ -78,7 +81,10 @@ impl Planner {
                 let names: Vec<_> = columns.iter().map(|field| field.name().clone()).collect();
                 let options = named.resolve(copy, &names, *to)?;
                 match to {
-                    false => CopyPlan::From { table: Box::new(table), columns, options },
+                    false => {
+                        let filling = self.filling(&table, &names).await?;
+                        CopyPlan::From { table: Box::new(table), columns, filling, options }
+                    }
                     true => {
                         let query = Box::new(self.bind_query(select(table_name, &names)).await?);
                         CopyPlan::To { query, options }

@@ -25,6 +25,7 @@ use crate::storage::computed;
 use crate::storage::provider;
 
 mod conflict;
+pub(crate) mod default;
 mod insert;
 pub(crate) mod merge;
 mod returning;
@@ -131,17 +132,21 @@ impl Planner {
         ensure_plain(!update.order_by.is_empty() || update.limit.is_some(), "ORDER BY in UPDATE")?;
         let target = select::target(&update.table)?;
         let table = self.change_target(&target.name).await?;
-        let assignments = select::assignments(&update.assignments)?;
+        let mut assignments = select::assignments(&update.assignments)?;
+        let visible = provider::visible_schema(&table.dataset);
         let mut assigned = Vec::new();
-        for (column, value) in &assignments {
+        for (column, value) in &mut assignments {
             if self.may_assign(&table, column, value)? {
+                default::fill_in(&visible, column, value)?;
                 assigned.push(column.clone());
             }
         }
-        let visible = provider::visible_schema(&table.dataset);
         for column in &assigned {
             if visible.field_with_name(column).is_err() {
-                return Err(no_column(column, table.name()));
+                let named = update.assignments.iter().map(|assignment| &assignment.target);
+                let named = named.filter(|target| target.to_string().trim_matches('"') == column);
+                let position = named.last().and_then(|target| self.position(target));
+                return Err(no_column(column, table.name()).at(position));
             }
         }
         let stored = table_schema(&table);
@@ -326,12 +331,17 @@ pub(super) fn exactly(name: &str) -> Ident {
     Ident::with_quote('"', name)
 }
 
-/// Keeps of an INSERT's projection the columns that are given, under their names.
-fn only_columns(plan: LogicalPlan, names: &[String]) -> Result<LogicalPlan> {
+/// Keeps of an INSERT's projection the columns that are written, under their names; those
+/// with a default get it.
+fn only_columns(plan: LogicalPlan, names: &[String], defaults: &[default::Default]) -> Result<LogicalPlan> {
     let LogicalPlan::Dml(statement) = plan else {
         return Err(SqlError::internal("an INSERT was not bound to one"));
     };
     let input = statement.input.as_ref().clone();
-    let exprs: Vec<Expr> = names.iter().map(|name| binder::column(name)).collect();
+    let exprs = names.iter().map(|name| match defaults.iter().find(|(field, _)| field.name() == name) {
+        Some((_, value)) => value.clone().alias(name),
+        None => binder::column(name),
+    });
+    let exprs: Vec<Expr> = exprs.collect();
     Ok(LogicalPlanBuilder::from(input).project(exprs)?.build()?)
 }

@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use lancegate_catalog::{Table, TableKind, TableName};
 use lancegate_sql::ObjectName;
 
+use super::dml::default::Filling;
 use super::dml::{is_computed, no_column, non_default};
 use super::tables::ensure_columns;
 use super::{Plan, Planner};
@@ -87,7 +88,12 @@ pub enum IngestPlan {
     /// A table that stays as it is.
     Kept(Box<Table>),
     /// Rows are added to a table.
-    Append(BoundTable),
+    Append {
+        /// The table.
+        table: BoundTable,
+        /// What fills columns that do not come.
+        filling: Filling,
+    },
     /// Rows and columns of a table are replaced.
     Overwrite {
         /// The table.
@@ -143,7 +149,9 @@ impl Planner {
         match &request.mode {
             IngestMode::Append => {
                 ensure_fits(&existing, &request.schema)?;
-                Ok(IngestPlan::Append(existing))
+                let given: Vec<String> = request.schema.fields().iter().map(|field| field.name().clone()).collect();
+                let filling = self.filling(&existing, &given).await?;
+                Ok(IngestPlan::Append { table: existing, filling })
             }
             IngestMode::Merge(merge) => {
                 ensure_fits(&existing, &request.schema)?;

@@ -27,7 +27,7 @@ use crate::sql::parameters::{self, Parameters};
 use crate::sql::resolve::{self, BoundTable, object_of};
 use crate::sql::rewrite::versions::{self, Versioned, Versions};
 use crate::sql::state::PlannerState;
-use crate::sql::{functions, labels, rewrite, uuid};
+use crate::sql::{functions, labels, literals, rewrite, uuid};
 use crate::sqlstate::SqlState;
 use crate::storage::provider::{Columns, LanceTable};
 use crate::system::{self, SYSTEM_DATABASE, SystemContext};
@@ -220,7 +220,9 @@ impl Planner {
         let of_objects = catalog_query || rewrite::catalog::calls_any(statement, &functions::of_objects::NAMES);
         let of_path = catalog_query || rewrite::catalog::calls_any(statement, &functions::of_path::NAMES);
         let of_privileges = rewrite::catalog::calls_any(statement, &functions::of_privileges::NAMES);
-        if !of_relations && !of_objects && !of_path && !of_privileges {
+        let of_sequences = rewrite::catalog::calls_any(statement, &functions::sequences::NAMES);
+        let of_backends = rewrite::catalog::calls_any(statement, &functions::of_backends::NAMES);
+        if !of_relations && !of_objects && !of_path && !of_privileges && !of_sequences && !of_backends {
             return Ok(Arc::clone(shared));
         }
         let mut state = shared.to_state();
@@ -234,6 +236,16 @@ impl Planner {
         }
         let context = self.system_context();
         system::functions::register(&mut state, &context);
+        if of_backends {
+            for function in functions::of_backends::functions(&context).await? {
+                functions::register(&mut state, function);
+            }
+        }
+        if of_sequences {
+            for function in functions::sequences::functions(&context).await? {
+                functions::register(&mut state, function);
+            }
+        }
         if of_objects {
             for function in functions::of_objects::functions(&context).await? {
                 functions::register(&mut state, function);
@@ -303,8 +315,9 @@ impl Planner {
         scope: &Scope<'_>,
     ) -> Result<QueryPlan> {
         let inserts = matches!(statement, Native::Insert(_));
+        let is_query = matches!(statement, Native::Query(_));
         let sources = loaded.iter().map(|(name, relation)| (name.clone(), Arc::clone(&relation.source))).collect();
-        let binder = Binder::new(&state, sources);
+        let binder = Binder::new(&state, sources, &self.values);
         let mut context =
             PlannerContext::new().with_prepare_param_data_types(parameters::declared_fields(&self.declared));
         let query = SqlToRel::new_with_options(&binder, parser_options());
@@ -313,10 +326,12 @@ impl Planner {
             .map_err(|error| in_text(&error, &self.text))?;
         let logical = match scope.finish {
             Some(finish) => finish(logical)?,
+            None if is_query => literals::narrow(logical)?,
             None => logical,
         };
         let logical = uuid::coerce(logical, &self.caller.settings.format_settings())?;
-        let (logical, parameters) = parameters::resolve(logical, &self.declared)?;
+        let arguments = (binder.arguments(), !self.values.is_empty());
+        let (logical, parameters) = parameters::resolve(logical, &self.declared, arguments)?;
         // Types are checked now, so that a statement that cannot run is refused
         // when it is prepared, as PostgreSQL does.
         let analyzed = state
@@ -524,6 +539,7 @@ impl Planner {
             caller: Arc::clone(&context.caller),
             text: Arc::from(""),
             declared: Arc::from([]),
+            values: Arc::from([]),
             system: context.clone(),
         }
     }
@@ -603,6 +619,12 @@ impl Planner {
             ControlFlow::Continue(())
         });
         let start = found.break_value()?;
+        position::of(&self.text, start.line, start.column)
+    }
+
+    /// Returns where in the client's text a part of the statement is.
+    pub(super) fn position(&self, part: &impl Spanned) -> Option<usize> {
+        let start = part.span().start;
         position::of(&self.text, start.line, start.column)
     }
 

@@ -6,9 +6,7 @@ use arrow::datatypes::{Field, Schema};
 use lancegate_catalog::{Table, TableKind, TableName};
 use lancegate_sql::ObjectName;
 use lancegate_sql::ast;
-use sqlparser::ast::{
-    ColumnDef, ColumnOption, CreateTable, Expr, IndexColumn, OnCommit, Statement as Native, TableConstraint,
-};
+use sqlparser::ast::{CreateTable, Expr, IndexColumn, OnCommit, Statement as Native, TableConstraint};
 
 use super::query::QueryPlan;
 use super::{Plan, Planner};
@@ -17,8 +15,10 @@ use crate::session::temp;
 use crate::sql::resolve::no_relation;
 use crate::sql::types;
 use crate::sqlstate::SqlState;
-use crate::storage::key;
 use crate::storage::provider::is_system_column;
+use crate::storage::{defaults, key};
+
+pub(super) mod column;
 
 /// A bound CREATE TABLE.
 #[derive(Debug, Clone)]
@@ -31,6 +31,8 @@ pub struct CreateTablePlan {
     pub if_not_exists: bool,
     /// Expressions of generated columns, declared right after.
     pub generated: Vec<(String, String)>,
+    /// Numbered columns that do not begin with 1, and what they begin with.
+    pub sequences: Vec<(String, i64)>,
     /// The columns of the primary key, which is recorded and not enforced.
     pub primary_key: Vec<String>,
     /// What the end of a transaction does with a temporary table.
@@ -74,15 +76,21 @@ impl Planner {
         let (name, temporary) = self.created(&create.table, &create.native).await?;
         let mut fields = Vec::new();
         let mut generated = Vec::new();
+        let mut sequences = Vec::new();
         let mut keys = primary_keys(&create.native.constraints)?;
         for column in create.columns() {
-            let (field, expression, is_key) = column_field(column)?;
-            if is_key {
-                keys.push(vec![field.name().clone()]);
+            let column = column::of(column)?;
+            let name = column.field.name().clone();
+            if column.is_key {
+                keys.push(vec![name.clone()]);
             }
-            match expression {
-                Some(expression) => generated.push((field.name().clone(), expression)),
-                None => fields.push(field),
+            if let Some(text) = defaults::default_of(&column.field) {
+                self.default_value(&column.field, text).await?;
+            }
+            sequences.extend(column.start.map(|start| (name.clone(), start)));
+            match column.generated {
+                Some(expression) => generated.push((name, expression)),
+                None => fields.push(column.field),
             }
         }
         ensure_columns(fields.iter().map(|field| field.name().as_str()))?;
@@ -94,8 +102,11 @@ impl Planner {
         if temporary.is_some() && !generated.is_empty() {
             return Err(SqlError::not_supported("computed columns of temporary tables are not supported"));
         }
+        if temporary.is_some() && fields.iter().any(|field| defaults::numbering_of(field).is_some()) {
+            return Err(SqlError::not_supported("serial and identity columns of temporary tables are not supported"));
+        }
         let (schema, if_not_exists) = (Schema::new(fields), create.if_not_exists());
-        let plan = CreateTablePlan { name, schema, if_not_exists, generated, primary_key, temporary };
+        let plan = CreateTablePlan { name, schema, if_not_exists, generated, sequences, primary_key, temporary };
         Ok(Plan::CreateTable(Box::new(plan)))
     }
 
@@ -254,27 +265,4 @@ fn with_key(mut fields: Vec<Field>, columns: &[String]) -> Result<Vec<Field>> {
         *field = key::part(field, index + 1);
     }
     Ok(fields)
-}
-
-/// Returns the field of a column definition, the expression of a generated one, and
-/// whether it is the primary key.
-fn column_field(column: &ColumnDef) -> Result<(Field, Option<String>, bool)> {
-    let name = lancegate_sql::Ident::from_native(&column.name).into_string();
-    let mut nullable = true;
-    let mut generated = None;
-    let mut is_key = false;
-    for option in &column.options {
-        match &option.option {
-            ColumnOption::NotNull => nullable = false,
-            ColumnOption::Null => nullable = true,
-            ColumnOption::Comment(_) => {}
-            ColumnOption::PrimaryKey(_) => is_key = true,
-            ColumnOption::Generated { generation_expr: Some(expr), .. } => generated = Some(expr.to_string()),
-            other => {
-                return Err(SqlError::not_supported(format!("column option {other} is not supported"))
-                    .hint("Lance keeps no constraint but NOT NULL, and no default but NULL."));
-            }
-        }
-    }
-    Ok((types::field(&name, &column.data_type, nullable)?, generated, is_key))
 }

@@ -162,12 +162,14 @@ fn array_of_rows(function: &Function) -> Option<Expr> {
     Some(Expr::Subquery(query))
 }
 
-/// There are no row policies, and every array column that psql takes apart with
-/// `unnest` holds options that do not exist here.
+/// There are no row policies and no relations that are sequences, and every array column
+/// that psql takes apart with `unnest` holds options that do not exist here.
 fn has_no_rows(relation: &TableFactor) -> bool {
     let TableFactor::Table { name, .. } = relation else { return matches!(relation, TableFactor::UNNEST { .. }) };
     let name = name.0.last().and_then(|part| part.as_ident());
-    name.is_some_and(|ident| ["unnest", "pg_policy"].contains(&ident.value.to_ascii_lowercase().as_str()))
+    name.is_some_and(|ident| {
+        ["unnest", "pg_policy", "pg_sequence"].contains(&ident.value.to_ascii_lowercase().as_str())
+    })
 }
 
 /// `(SELECT e FROM … WHERE …)` becomes `(SELECT first_value(e) FROM … WHERE …)`.
@@ -180,6 +182,9 @@ fn first_row(query: &mut Query) -> Option<Expr> {
     let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
     if grouped || select.having.is_some() || select.distinct.is_some() || select.from.is_empty() {
         return None;
+    }
+    if select.from.iter().any(|from| has_no_rows(&from.relation)) {
+        return Some(Expr::Value(Value::Null.with_empty_span()));
     }
     let own: Vec<String> = select.from.iter().flat_map(names_of).collect();
     let (mut kept, mut outer) = (Vec::new(), Vec::new());
@@ -196,6 +201,10 @@ fn first_row(query: &mut Query) -> Option<Expr> {
     else {
         return None;
     };
+    if Ties::of(expr, &own).outer {
+        // A row that is made of both cannot be looked up for all outer rows at once.
+        return Some(Expr::Value(Value::Null.with_empty_span()));
+    }
     if !is_aggregate(expr) {
         *expr = call("first_value", expr.clone());
         query.limit_clause = None;

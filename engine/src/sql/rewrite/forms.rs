@@ -11,7 +11,7 @@ use sqlparser::ast::{
 };
 
 use super::build;
-use crate::sql::functions::of_text;
+use crate::sql::functions::{of_text, sequences};
 
 /// Functions of several rows whose one column PostgreSQL calls as the function,
 /// or as its alias.
@@ -244,6 +244,22 @@ pub(super) fn rows_in_select(select: &mut Select) {
                 other => *other = SelectItem::ExprWithAlias { expr: call_with("unnest", vec![series]), alias },
             }
         }
+    }
+}
+
+/// `nextval('t_id_seq'::regclass)` is `nextval('t_id_seq')`: sequences have names here and
+/// no numbers.
+pub(super) fn sequence_by_name(function: &mut Function) {
+    if !last_name(&function.name).is_some_and(|name| sequences::NAMES.contains(&name.as_str())) {
+        return;
+    }
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    if let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(sequence))) = list.args.first_mut()
+        && let Expr::Cast { expr, data_type, .. } = sequence
+        && data_type.to_string().to_ascii_lowercase().ends_with("regclass")
+    {
+        let name = expr.as_ref().clone();
+        *sequence = name;
     }
 }
 

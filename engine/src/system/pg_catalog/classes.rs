@@ -8,7 +8,8 @@ use lancegate_wire::types;
 
 use crate::error::Result;
 use crate::system::objects::{
-    BOOTSTRAP_ROLE, Kind, NamespaceRow, Objects, RelationRow, boolean, generation, int, null, relation, small, text,
+    BOOTSTRAP_ROLE, Kind, NamespaceRow, Objects, RelationRow, boolean, column_default, generation, identity, int, null,
+    relation, small, text,
 };
 
 /// PostgreSQL's numbers of its own schemas; the second as the rows of `pg_type` and `pg_proc` have it.
@@ -197,18 +198,18 @@ pub(super) fn pg_attribute(objects: &Objects) -> Result<RecordBatch> {
     let rows = objects
         .relations
         .iter()
-        .flat_map(|row| row.columns.iter().enumerate().map(|(index, field)| attribute(row.oid, index + 1, field)));
+        .flat_map(|row| row.columns.iter().enumerate().map(|(index, field)| attribute(row, index + 1, field)));
     relation(ATTRIBUTE, rows.collect())
 }
 
-fn attribute(relation: i32, number: usize, field: &Field) -> Vec<ScalarValue> {
+fn attribute(row: &RelationRow, number: usize, field: &Field) -> Vec<ScalarValue> {
     let pg = types::pg_type(field);
     let oid = i32::try_from(pg.oid).unwrap_or(25);
     let fixed = pg.typlen > 0;
     let generated = generation(field).is_some();
     let array = types::element_of(pg.oid).is_some();
     vec![
-        int(relation),
+        int(row.oid),
         text(field.name()),
         int(oid),
         ScalarValue::Int16(Some(pg.typlen)),
@@ -221,9 +222,9 @@ fn attribute(relation: i32, number: usize, field: &Field) -> Vec<ScalarValue> {
         text(if fixed { "p" } else { "x" }),
         text(""),
         boolean(!field.is_nullable()),
-        boolean(generated),
+        boolean(generated || column_default(row, field).is_some()),
         boolean(false),
-        text(""),
+        text(identity(field).map_or("", |(letter, _)| letter)),
         text(if generated { "s" } else { "" }),
         boolean(false),
         boolean(true),
@@ -238,13 +239,13 @@ fn attribute(relation: i32, number: usize, field: &Field) -> Vec<ScalarValue> {
     ]
 }
 
-/// Returns `pg_attrdef`: the expressions of computed columns.
+/// Returns `pg_attrdef`: the expressions of computed columns, and defaults.
 pub(super) fn pg_attrdef(objects: &Objects) -> Result<RecordBatch> {
     let columns =
         [("oid", Kind::Oid("oid")), ("adrelid", Kind::Oid("regclass")), ("adnum", Kind::Small), ("adbin", Kind::Text)];
     let rows = objects.relations.iter().flat_map(|row| {
         row.columns.iter().enumerate().filter_map(|(index, field)| {
-            let expression = generation(field)?;
+            let expression = generation(field).map(str::to_owned).or_else(|| column_default(row, field))?;
             Some(vec![int(row.oid), int(row.oid), small(index + 1), text(expression)])
         })
     });

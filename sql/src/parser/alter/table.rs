@@ -43,11 +43,18 @@ fn operation(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
 }
 
 const WAL_HINT: &str = "Tables have no write-ahead log of their own; writes commit at once.";
-const CONSTRAINT_HINT: &str = "SET UNENFORCED PRIMARY KEY declares which columns identify a row, without checking it.";
+const CONSTRAINT_HINT: &str = "A PRIMARY KEY can be added, which is recorded and not enforced.";
 
 fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, ParseError> {
     let constraints = ["CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"];
     if constraints.iter().any(|word| cursor.is_keyword(0, word)) {
+        if cursor.take(&["CONSTRAINT"]) {
+            // PostgreSQL would call it so; here a table has one key and no names of keys.
+            cursor.ident()?;
+        }
+        if cursor.take(&["PRIMARY", "KEY"]) {
+            return cursor.parenthesized(Cursor::ident).map(AlterOperation::SetUnenforcedPrimaryKey);
+        }
         return Err(start.refuse("ADD CONSTRAINT", CONSTRAINT_HINT));
     }
     cursor.take(&["COLUMN"]);
@@ -83,17 +90,26 @@ fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, Pa
             options: ColumnOptions::from_options(&options::with(cursor)?)?,
         })));
     }
-    let extras = ["NOT", "DEFAULT", "PRIMARY", "UNIQUE", "REFERENCES", "CHECK", "CONSTRAINT"];
+    let (mut default, mut not_null) = (None, false);
+    loop {
+        if cursor.take(&["DEFAULT"]) {
+            default = Some(Box::new(cursor.native(|parser| parser.parse_expr())?));
+        } else if cursor.take(&["NOT", "NULL"]) {
+            not_null = true;
+        } else if !cursor.take(&["NULL"]) {
+            break;
+        }
+    }
+    let extras = ["PRIMARY", "UNIQUE", "REFERENCES", "CHECK", "CONSTRAINT", "GENERATED"];
     if let Some(word) = extras.iter().find(|word| cursor.is_keyword(0, word)) {
-        let hint = "A column is added empty and takes nulls.";
+        let hint = "A column is added with a DEFAULT, and NOT NULL.";
         return Err(cursor.refuse(format!("{word} in ADD COLUMN"), hint));
     }
-    cursor.take(&["NULL"]);
     if parent.is_some() {
         let hint = "A field that is computed can be added with AS.";
         return Err(named.refuse("ADD COLUMN of a plain field inside a column", hint));
     }
-    Ok(AlterOperation::AddColumn(AddColumn { name, data_type, if_not_exists }))
+    Ok(AlterOperation::AddColumn(AddColumn { name, data_type, default, not_null, if_not_exists }))
 }
 
 /// Takes a column, or a field inside one by its path: what it is in, and its own name.
@@ -208,11 +224,23 @@ fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
         let options = ColumnOptions::from_settable(&options::list(cursor)?)?;
         return Ok(AlterOperation::AlterColumnSet(AlterColumnSet { parent, name, options }));
     }
-    if parent.is_none() && cursor.take(&["DROP", "NOT", "NULL"]) {
-        return Ok(AlterOperation::DropNotNull(name));
+    if parent.is_none() {
+        if cursor.take(&["DROP", "NOT", "NULL"]) {
+            return Ok(AlterOperation::DropNotNull(name));
+        }
+        if cursor.take(&["SET", "NOT", "NULL"]) {
+            return Ok(AlterOperation::SetNotNull(name));
+        }
+        if cursor.take(&["DROP", "DEFAULT"]) {
+            return Ok(AlterOperation::DropDefault(name));
+        }
+        if cursor.take(&["SET", "DEFAULT"]) {
+            let value = Box::new(cursor.native(|parser| parser.parse_expr())?);
+            return Ok(AlterOperation::SetDefault(name, value));
+        }
     }
     if cursor.looking_at(&["SET"]) || cursor.looking_at(&["DROP"]) {
-        let hint = "A column's type and its automatic refresh can be changed, and NOT NULL be dropped.";
+        let hint = "A column's type, default, NOT NULL and automatic refresh can be changed.";
         return Err(cursor.refuse("this form of ALTER COLUMN", hint));
     }
     Err(cursor.unexpected())

@@ -2,11 +2,9 @@
 
 use datafusion::logical_expr::LogicalPlan;
 use lancegate_sql::{Ident, ObjectName, ast};
-use sqlparser::ast::{
-    Expr, Insert, Query, SetExpr, Statement as Native, TableAlias, TableObject, TableWithJoins, Value,
-};
+use sqlparser::ast::{Expr, Insert, Query, SetExpr, Statement as Native, TableAlias, TableObject, TableWithJoins};
 
-use super::{InsertPlan, exactly, is_computed, no_column, non_default, only_columns, select, table_schema};
+use super::{InsertPlan, default, exactly, is_computed, no_column, non_default, only_columns, select, table_schema};
 use crate::error::{Result, SqlError};
 use crate::sql::plan::{Plan, Planner};
 use crate::sql::resolve::BoundTable;
@@ -31,11 +29,12 @@ impl Planner {
         let source = insert.source.clone().unwrap_or_else(|| Box::new(one_default_row()));
         let (columns, source) = self.given(&table, insert, *source)?;
         let conflict = self.conflict(&table, insert)?;
+        let defaults = self.defaults(&table, &columns).await?;
         let written = match &conflict {
-            None => columns.clone(),
+            None => columns.iter().chain(defaults.iter().map(|(field, _)| field.name())).cloned().collect(),
             Some(_) => plain_columns(&table),
         };
-        let finish = move |plan: LogicalPlan| only_columns(plan, &written);
+        let finish = move |plan: LogicalPlan| only_columns(plan, &written, &defaults);
         let native = Native::Insert(Insert {
             columns: columns.iter().map(|column| vec![exactly(column)].into()).collect(),
             source: Some(Box::new(source)),
@@ -59,13 +58,13 @@ impl Planner {
     fn given(&self, table: &BoundTable, insert: &Insert, mut source: Query) -> Result<(Vec<String>, Query)> {
         let visible = provider::visible_schema(&table.dataset);
         let mut columns = Vec::new();
-        for name in &insert.columns {
-            let name = match ObjectName::from_native(name) {
+        for native in &insert.columns {
+            let name = match ObjectName::from_native(native) {
                 Some(ObjectName { database: None, schema: None, name }) => name,
-                _ => return Err(part_of_column(table, name)?),
+                _ => return Err(part_of_column(table, native)?),
             };
             if visible.field_with_name(&name).is_err() {
-                return Err(no_column(&name, table.name()));
+                return Err(no_column(&name, table.name()).at(self.position(native)));
             }
             if columns.contains(&name) {
                 let message = format!("column \"{name}\" specified more than once");
@@ -78,8 +77,13 @@ impl Planner {
             columns = visible.fields().iter().map(|field| field.name().clone()).collect();
         }
         if let SetExpr::Values(values) = source.body.as_mut() {
+            let extra = values.rows.iter().find_map(|row| row.content.get(columns.len()));
+            let extra = extra.and_then(|extra| self.position(extra));
             let mut rows: Vec<&mut Vec<Expr>> = values.rows.iter_mut().map(|row| &mut row.content).collect();
-            columns = of_values(table, columns, listed, &mut rows)?;
+            columns = of_values(table, columns, listed, &mut rows).map_err(|error| match error.position {
+                None if error.code == SqlState::SYNTAX_ERROR => error.at(extra),
+                _ => error,
+            })?;
         } else if !listed {
             // A query may give fewer columns than the table has; which it gives
             // is known when it is bound, so computed ones are left out here.
@@ -88,10 +92,16 @@ impl Planner {
                 columns.truncate(width);
             }
         }
-        match columns.iter().find(|column| is_computed(table, column)) {
-            Some(column) => Err(non_default(column, table.name())),
-            None => Ok((columns, source)),
+        let values = matches!(source.body.as_ref(), SetExpr::Values(_));
+        for column in &columns {
+            if is_computed(table, column) {
+                return Err(non_default(column, table.name()));
+            }
+            if !values && visible.field_with_name(column).is_ok_and(default::is_always_numbered) {
+                return Err(default::non_default_number(column));
+            }
         }
+        Ok((columns, source))
     }
 }
 
@@ -122,8 +132,9 @@ fn part_of_column(table: &BoundTable, name: &sqlparser::ast::ObjectName) -> Resu
     Ok(if computed { non_default(&path, table.name()) } else { refused.hint("Give a value of the whole column.") })
 }
 
-/// Takes DEFAULT out of the rows of VALUES: a column that is DEFAULT in every
-/// row is not given at all; in a mixed one DEFAULT is NULL.
+/// Takes DEFAULT out of the rows of VALUES: a column that is DEFAULT in every row is not
+/// given at all; in a mixed one DEFAULT is its value, or NULL, which numbered columns
+/// take for the next number.
 fn of_values(
     table: &BoundTable,
     mut columns: Vec<String>,
@@ -141,11 +152,16 @@ fn of_values(
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
     }
     columns.truncate(width);
+    let stored = table_schema(table);
     let mut index = 0;
     while index < columns.len() {
         let defaults = rows.iter().filter(|row| select::is_default(&row[index])).count();
         if defaults < rows.len() && is_computed(table, &columns[index]) {
             return Err(non_default(&columns[index], table.name()));
+        }
+        let field = stored.field_with_name(&columns[index])?;
+        if defaults < rows.len() && default::is_always_numbered(field) {
+            return Err(default::non_default_number(&columns[index]));
         }
         // One column has to stay, so that there are rows at all.
         if defaults == rows.len() && (columns.len() > 1 || is_computed(table, &columns[index])) {
@@ -156,11 +172,9 @@ fn of_values(
             continue;
         }
         for row in rows.iter_mut().filter(|row| select::is_default(&row[index])) {
-            row[index] = Expr::Value(Value::Null.with_empty_span());
+            row[index] = default::in_place(field)?;
         }
-        let stored = table_schema(table);
-        let list = stored.field_with_name(&columns[index]).is_ok_and(|field| field.data_type().is_list());
-        if list {
+        if field.data_type().is_list() {
             rows.iter_mut().for_each(|row| rewrite::array::given_for_array(&mut row[index]));
         }
         index += 1;
@@ -171,14 +185,14 @@ fn of_values(
     Ok(columns)
 }
 
-/// A row of defaults only is a row of NULLs: one plain column says so.
+/// A row of defaults only: one plain column says so.
 fn default_row(table: &BoundTable, rows: &mut [&mut Vec<Expr>]) -> Result<Vec<String>> {
     let visible = provider::visible_schema(&table.dataset);
     let plain = visible.fields().iter().find(|field| !is_computed(table, field.name()));
     let plain =
         plain.ok_or_else(|| SqlError::not_supported("a table of computed columns only cannot be inserted into"))?;
     for row in rows {
-        row.push(Expr::Value(Value::Null.with_empty_span()));
+        row.push(default::in_place(plain)?);
     }
     Ok(vec![plain.name().clone()])
 }

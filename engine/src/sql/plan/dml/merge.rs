@@ -8,7 +8,7 @@
 //! No index makes keys unique. The columns of ON CONFLICT are the key because the
 //! statement says so; rows of the table that share a key are all updated.
 
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{FieldRef, Schema};
 use datafusion::logical_expr::{Case, Expr as Bound, LogicalPlan, Projection, cast};
 use lancegate_sql::ast::{Matching, Merge, MergeAction, MergeClause};
 use lancegate_sql::{Ident, ObjectName};
@@ -20,13 +20,14 @@ use sqlparser::ast::{
 
 use super::select::{self, Target, exactly_column, item};
 use super::{
-    Plan, Planner, QueryPlan, Rebind, Returning, exactly, is_computed, no_column, non_default, table_schema, typed,
+    Plan, Planner, QueryPlan, Rebind, Returning, default, exactly, is_computed, no_column, non_default, table_schema,
+    typed,
 };
 use crate::error::{Result, SqlError};
 use crate::sql::resolve::BoundTable;
 use crate::sql::rewrite::{self, build};
 use crate::sqlstate::SqlState;
-use crate::storage::{computed, provider};
+use crate::storage::{computed, defaults, provider};
 
 mod scope;
 
@@ -224,11 +225,12 @@ impl Planner {
     ) -> Result<Vec<(String, Expr)>> {
         let visible = provider::visible_schema(&table.dataset);
         let mut values = Vec::new();
-        for (column, value) in select::assignments(assignments)? {
+        for (column, mut value) in select::assignments(assignments)? {
             if visible.field_with_name(&column).is_err() {
                 return Err(no_column(&column, table.name()));
             }
             if self.may_assign(table, &column, &value)? {
+                default::fill_in(&visible, &column, &mut value)?;
                 values.push((column, value));
             }
         }
@@ -255,7 +257,7 @@ fn inserted(
         }
         names.push(name);
     }
-    let Some(values) = values else { return Ok(Vec::new()) };
+    let Some(values) = values else { return with_defaults(&visible, Vec::new()) };
     if names.is_empty() {
         names = visible.fields().iter().map(|field| field.name().clone()).collect();
     }
@@ -273,11 +275,24 @@ fn inserted(
         if is_computed(table, &name) {
             return Err(non_default(&name, table.name()));
         }
+        if visible.field_with_name(&name).is_ok_and(default::is_always_numbered) {
+            return Err(default::non_default_number(&name));
+        }
         let mut value = value.clone();
         if visible.field_with_name(&name).is_ok_and(|field| field.data_type().is_list()) {
             rewrite::array::given_for_array(&mut value);
         }
         given.push((name, value));
+    }
+    with_defaults(&visible, given)
+}
+
+/// Adds the defaults of the columns that a row gives no value.
+fn with_defaults(visible: &Schema, mut given: Vec<(String, Expr)>) -> Result<Vec<(String, Expr)>> {
+    for field in visible.fields() {
+        if defaults::default_of(field).is_some() && !given.iter().any(|(name, _)| name == field.name()) {
+            given.push((field.name().clone(), default::in_place(field)?));
+        }
     }
     Ok(given)
 }

@@ -8,9 +8,11 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::file_options::file_type::FileType;
-use datafusion::common::{Result, TableReference, not_impl_err, plan_datafusion_err};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, ScalarValue, TableReference, not_impl_err, plan_datafusion_err};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -19,6 +21,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
+use crate::sql::parameters;
 use crate::sql::uuid::PostgresTypes;
 
 /// The tables of one statement and the functions of its state.
@@ -27,17 +30,55 @@ pub(crate) struct Binder<'a> {
     sources: HashMap<TableReference, Arc<dyn TableSource>>,
     used: Mutex<Vec<TableReference>>,
     types: Arc<dyn TypePlanner>,
+    /// The values of the parameters, once they are known.
+    values: &'a [ScalarValue],
+    /// The parameters that are arguments of table functions.
+    arguments: Mutex<Vec<(usize, DataType)>>,
 }
+
+/// Table functions whose arguments are whole numbers; those of others are texts.
+const OF_NUMBERS: [&str; 2] = ["generate_series", "range"];
 
 impl<'a> Binder<'a> {
     /// Returns a binder over loaded tables.
-    pub(crate) fn new(state: &'a SessionState, sources: HashMap<TableReference, Arc<dyn TableSource>>) -> Self {
-        Self { state, sources, used: Mutex::default(), types: Arc::new(PostgresTypes::default()) }
+    pub(crate) fn new(
+        state: &'a SessionState,
+        sources: HashMap<TableReference, Arc<dyn TableSource>>,
+        values: &'a [ScalarValue],
+    ) -> Self {
+        let (used, arguments) = (Mutex::default(), Mutex::default());
+        Self { state, sources, used, types: Arc::new(PostgresTypes::default()), values, arguments }
     }
 
     /// Returns the tables that the statement was bound to.
     pub(crate) fn used(&self) -> Vec<TableReference> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the parameters that were arguments of table functions, with their types.
+    pub(crate) fn arguments(&self) -> Vec<(usize, DataType)> {
+        self.arguments.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts the value of a parameter in its place. Before it is known, which is when the
+    /// statement is described, any value will do: a table function has the same columns
+    /// whatever its arguments are.
+    fn argument(&self, function: &str, expr: Expr) -> Result<Transformed<Expr>> {
+        let Expr::Placeholder(placeholder) = expr else { return Ok(Transformed::no(expr)) };
+        let index =
+            parameters::index_of(&placeholder.id).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let (usual, any) = match OF_NUMBERS.contains(&function) {
+            true => (DataType::Int64, ScalarValue::Int64(Some(1))),
+            false => (DataType::Utf8, ScalarValue::from("unknown")),
+        };
+        let known = placeholder.field.as_ref().map(|field| field.data_type().clone()).filter(|known| !known.is_null());
+        let data_type = known.unwrap_or(usual);
+        let value = match self.values.get(index) {
+            Some(value) => value.cast_to(&data_type)?,
+            None => any.cast_to(&data_type).or_else(|_| ScalarValue::try_from(&data_type))?,
+        };
+        self.arguments.lock().unwrap_or_else(PoisonError::into_inner).push((index, data_type));
+        Ok(Transformed::yes(Expr::Literal(value, None)))
     }
 }
 
@@ -77,7 +118,8 @@ impl ContextProvider for Binder<'_> {
         let schema = datafusion::common::DFSchema::empty();
         let args = args
             .into_iter()
-            .map(|arg| simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg)))
+            .map(|arg| Ok(arg.transform_up(|arg| self.argument(name, arg))?.data))
+            .map(|arg: Result<Expr>| simplifier.coerce(arg?, &schema).and_then(|arg| simplifier.simplify(arg)))
             .collect::<Result<Vec<_>>>()?;
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
         Ok(provider_as_source(provider))

@@ -1,0 +1,115 @@
+//! The sequences of serial and identity columns: the number that comes next.
+//!
+//! A sequence belongs to a field of a table, so it stays when the column or the table is
+//! renamed, and goes with the table. Numbers are never given out twice, also after power
+//! loss; one that was drawn and not used is a gap, as in PostgreSQL.
+
+use sqlx::Row;
+
+use super::Catalog;
+use super::Durability::Full;
+use super::writer::Tx;
+use crate::error::Result;
+use crate::ids::TableId;
+
+/// See the module documentation.
+pub(super) const TABLES: &[&str] = &["CREATE TABLE sequences (
+        table_id    TEXT   NOT NULL,
+        field_id    BIGINT NOT NULL,
+        next_number BIGINT NOT NULL,
+        PRIMARY KEY (table_id, field_id)
+    )"];
+
+/// What a draw gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drawn {
+    /// The first of the numbers; the others follow it one by one.
+    From(i64),
+    /// There are not as many left.
+    Exhausted,
+    /// The store knows no such sequence: the table was made elsewhere.
+    Unknown,
+}
+
+impl Catalog {
+    /// Draws `count` numbers, none above `max`.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::CatalogError::Store), [`NewerSchema`](crate::CatalogError::NewerSchema).
+    pub async fn draw(&self, table: TableId, field: i32, count: u32, max: i64) -> Result<Drawn> {
+        self.write(Full, move |tx| Box::pin(async move { draw(tx, table, field, count, max).await })).await
+    }
+
+    /// Makes `next` the number that is drawn next. With `fresh`, only if the sequence is
+    /// not known yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::draw`].
+    pub async fn set_sequence(&self, table: TableId, field: i32, next: i64, fresh: bool) -> Result<()> {
+        self.write(Full, move |tx| {
+            Box::pin(async move {
+                match fresh {
+                    true => begin(tx, table, field, next).await,
+                    false => set(tx, table, field, next).await,
+                }
+            })
+        })
+        .await
+    }
+}
+
+async fn begin(tx: &mut Tx, table: TableId, field: i32, next: i64) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO sequences (table_id, field_id, next_number) VALUES ($1, $2, $3)
+         ON CONFLICT (table_id, field_id) DO NOTHING",
+    )
+    .bind(table.to_string())
+    .bind(field)
+    .bind(next)
+    .execute(tx.connection())
+    .await?;
+    Ok(())
+}
+
+/// Makes `next` the number that is drawn next.
+pub(super) async fn set(tx: &mut Tx, table: TableId, field: i32, next: i64) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO sequences (table_id, field_id, next_number) VALUES ($1, $2, $3)
+         ON CONFLICT (table_id, field_id) DO UPDATE SET next_number = excluded.next_number",
+    )
+    .bind(table.to_string())
+    .bind(field)
+    .bind(next)
+    .execute(tx.connection())
+    .await?;
+    Ok(())
+}
+
+async fn draw(tx: &mut Tx, table: TableId, field: i32, count: u32, max: i64) -> Result<Drawn> {
+    let found = sqlx::query("SELECT next_number FROM sequences WHERE table_id = $1 AND field_id = $2")
+        .bind(table.to_string())
+        .bind(field)
+        .fetch_optional(tx.connection())
+        .await?;
+    let Some(found) = found else { return Ok(Drawn::Unknown) };
+    let first: i64 = found.try_get("next_number")?;
+    // The number after the last has to fit, too.
+    let Some(next) = first.checked_add(count.into()).filter(|next| *next - 1 <= max) else {
+        return Ok(Drawn::Exhausted);
+    };
+    sqlx::query("UPDATE sequences SET next_number = $3 WHERE table_id = $1 AND field_id = $2")
+        .bind(table.to_string())
+        .bind(field)
+        .bind(next)
+        .execute(tx.connection())
+        .await?;
+    Ok(Drawn::From(first))
+}
+
+/// Removes the sequences of a table.
+pub(super) async fn remove(tx: &mut Tx, table: TableId) -> Result<()> {
+    sqlx::query("DELETE FROM sequences WHERE table_id = $1").bind(table.to_string()).execute(tx.connection()).await?;
+    Ok(())
+}
