@@ -22,9 +22,10 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, Volatility};
 use datafusion::scalar::ScalarValue;
 use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
-use lancegate_wire::types::{NUMERIC, PG_TYPE_KEY};
-use lancegate_wire::{FormatSettings, RowEncoder};
-use sqlparser::ast::DataType as SqlType;
+use lancegate_wire::decode::decode_parameter;
+use lancegate_wire::types::{NUMERIC, PG_TYPE_KEY, pg_type};
+use lancegate_wire::{Format, FormatSettings, RowEncoder};
+use sqlparser::ast::{DataType as SqlType, ObjectName};
 
 use crate::error::{Result, SqlError};
 use crate::sql::functions::udf::{RowFunction, text, utf8};
@@ -46,9 +47,19 @@ impl TypePlanner for PostgresTypes {
         Ok(match sql_type {
             SqlType::Uuid => Some(marked(UUID, EXTENSION_NAME, ARROW_UUID)),
             SqlType::JSON | SqlType::JSONB => Some(marked(DataType::Utf8, PG_TYPE_KEY, "json")),
+            SqlType::Custom(name, arguments) if arguments.is_empty() => match text_type(name) {
+                Some(name) => Some(marked(DataType::Utf8, PG_TYPE_KEY, name)),
+                None => self.0.plan_type_field(sql_type)?,
+            },
             other => self.0.plan_type_field(other)?,
         })
     }
+}
+
+/// Returns a type of PostgreSQL's own catalogs whose values are text here.
+fn text_type(name: &ObjectName) -> Option<&'static str> {
+    let name = name.0.last()?.as_ident()?;
+    ["name", "bpchar", "char", "unknown"].into_iter().find(|known| name.value.eq_ignore_ascii_case(known))
 }
 
 fn marked(data_type: DataType, key: &str, value: &str) -> FieldRef {
@@ -121,7 +132,17 @@ impl Conversions {
                 list.list = values.map(|value| if is_text(&value) { parse(value) } else { value }).collect();
                 Transformed::yes(Expr::InList(list))
             }
-            // `flag = 't'`: a literal takes the type of what it is compared with.
+            // `list = '{1,2}'`, `flag = 't'`: a literal takes the type of what it is compared with.
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if compares(op)
+                    && matches!((kind(&left), right.as_ref()), (Some(DataType::List(_)), Expr::Literal(..))) =>
+            {
+                let list = kind(&left).and_then(|data_type| list_in(&right, &data_type));
+                let changed = list.is_some();
+                let right = list.map_or(right, Box::new);
+                let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
+                if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+            }
             Expr::BinaryExpr(BinaryExpr { left, op, right })
                 if compares(op) && kind(&left) == Some(DataType::Boolean) =>
             {
@@ -161,7 +182,12 @@ impl Conversions {
         let is_json = cast.field.metadata().get(PG_TYPE_KEY).is_some_and(|name| name == "json");
         let text = is_text(&cast.expr);
         let call = |function: &Arc<ScalarUDF>, expr: Expr| Transformed::yes(function.call(vec![expr]));
-        match (&to, kind(&cast.expr)) {
+        let from = kind(&cast.expr);
+        if let Some(deeper) = from.as_ref().and_then(|from| as_deep(&to, from)) {
+            let field = Arc::new(cast.field.as_ref().clone().with_data_type(deeper));
+            return Transformed::yes(Expr::Cast(Cast { field, ..cast }));
+        }
+        match (&to, from) {
             (&UUID, _) if text || is_open(&cast.expr) => call(&self.uuid_in, *cast.expr),
             (&UUID, Some(UUID)) => call(&self.uuid_in, *cast.expr),
             (DataType::Binary, _) if text && !matches!(*cast.expr, Expr::Placeholder(_)) => {
@@ -183,6 +209,27 @@ impl Conversions {
             _ => Transformed::no(Expr::Cast(cast)),
         }
     }
+}
+
+/// Returns the array that a literal is; nothing if it is none of this type.
+fn list_in(literal: &Expr, data_type: &DataType) -> Option<Expr> {
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) = literal else { return None };
+    let oid = pg_type(&Field::new("", data_type.clone(), true)).oid;
+    let value = decode_parameter(oid, Format::Text, Some(text.as_bytes())).ok()?;
+    let array = value.to_array(data_type).ok()?;
+    Some(Expr::Literal(ScalarValue::try_from_array(&array, 0).ok()?, metadata.clone()))
+}
+
+/// An array type of PostgreSQL has any number of dimensions: `to` as deep as what is cast,
+/// if that is an array of arrays and `to` one of values.
+fn as_deep(to: &DataType, from: &DataType) -> Option<DataType> {
+    let (DataType::List(element), DataType::List(inner)) = (to, from) else { return None };
+    let DataType::List(_) = inner.data_type() else { return None };
+    if element.data_type().is_nested() {
+        return None;
+    }
+    let inner = as_deep(to, inner.data_type()).unwrap_or_else(|| to.clone());
+    Some(DataType::List(Arc::new(Field::new_list_field(inner, true))))
 }
 
 /// Whether both sides of an operator have one type, which a literal then takes.

@@ -21,16 +21,38 @@ pub(crate) const LIKE_PATTERN: &str = "pg_like_pattern";
 pub(crate) const SUBSCRIPTS: &str = "pg_subscripts";
 /// What `_pg_expandarray` calls.
 pub(crate) const EXPANDED: &str = "pg_expanded";
+/// What takes an `oidvector` of PostgreSQL's own rows apart, which is text here.
+pub(crate) const OIDS: &str = "pg_oids";
+/// As [`OIDS`], with the names of types.
+pub(crate) const TYPE_NAMES: &str = "pg_type_names";
 /// Arguments of `format`, at most.
 const FORMAT_ARGUMENTS_MAX: usize = 16;
+
+/// Returns the numbers of `23 25`, or of `[23, 25]`.
+fn oids(vector: Option<&ScalarValue>) -> Vec<i32> {
+    let text = vector.and_then(text).unwrap_or_default();
+    text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
+}
 
 /// Returns the functions.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let item = Arc::new(Field::new_list_field(DataType::Int32, true));
+    let names = Arc::new(Field::new_list_field(DataType::Utf8, true));
     let arguments: Vec<usize> = (1..=FORMAT_ARGUMENTS_MAX).collect();
     vec![
         RowFunction::define(EXPANDED, &[1], DataType::List(expanded_item()), Volatility::Immutable, |arguments| {
             Ok(expanded(&elements(arguments.first())))
+        }),
+        RowFunction::define(OIDS, &[1], DataType::List(Arc::clone(&item)), Volatility::Immutable, |arguments| {
+            let oids = oids(arguments.first()).into_iter().map(|oid| ScalarValue::Int32(Some(oid)));
+            Ok(ScalarValue::List(ScalarValue::new_list_nullable(&oids.collect::<Vec<_>>(), &DataType::Int32)))
+        }),
+        RowFunction::define(TYPE_NAMES, &[1], DataType::List(names), Volatility::Immutable, |arguments| {
+            let names = oids(arguments.first()).into_iter().map(|oid| {
+                let oid = u32::try_from(oid).unwrap_or_default();
+                utf8(Some(lancegate_wire::types::format_type(oid, -1)))
+            });
+            Ok(ScalarValue::List(ScalarValue::new_list_nullable(&names.collect::<Vec<_>>(), &DataType::Utf8)))
         }),
         RowFunction::define("quote_literal", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
             Ok(utf8(arguments.first().and_then(text).map(|value| quote_literal(&value))))

@@ -14,15 +14,18 @@ use datafusion_pg_catalog::sql::rules::{
 };
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, Query, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value,
-    VisitMut, VisitorMut, visit_expressions,
+    AccessExpr, BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, Statement, Subscript,
+    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, visit_expressions,
 };
+
+use crate::sql::functions::of_text;
 
 /// Replaces `'name'::regclass` and its kin, and gives scalar subqueries one row.
 pub fn rewrite(mut statement: Statement) -> Statement {
     super::catalog_columns::replace(&mut statement);
     let _ = statement.visit(&mut SystemNames);
+    let _ = statement.visit(&mut Vectors);
     let mut statement = RewriteRegCastToSubquery::new().rewrite(statement);
     let _ = statement.visit(&mut OneRow);
     statement
@@ -97,6 +100,79 @@ impl VisitorMut for SystemNames {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The vectors of PostgreSQL's own rows are text here; and an index has one column.
+struct Vectors;
+
+impl VisitorMut for Vectors {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Cast { expr: vector, data_type, .. } if is_arguments(vector) => {
+                if data_type.to_string().to_ascii_lowercase().ends_with("regtype[]") {
+                    *expr = call(of_text::TYPE_NAMES, vector.as_ref().clone());
+                }
+            }
+            Expr::Function(function) if last(&function.name).is_some_and(|name| name == "unnest") => {
+                if let FunctionArguments::List(list) = &mut function.args
+                    && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(vector))] = list.args.as_mut_slice()
+                    && is_arguments(vector)
+                {
+                    *vector = call(of_text::OIDS, vector.clone());
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// `SELECT * FROM pg_index i, unnest(i.indkey, i.indoption) WITH ORDINALITY koi(key, option, arridx)`
+    /// becomes `SELECT *, i.indkey[1] AS key, i.indoption[1] AS option, 1 AS arridx FROM pg_index i`.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let [_, columns] = select.from.as_slice() else { return ControlFlow::Continue(()) };
+        let TableFactor::UNNEST { alias: Some(alias), array_exprs, with_ordinality: true, .. } = &columns.relation
+        else {
+            return ControlFlow::Continue(());
+        };
+        if alias.columns.len() != array_exprs.len() + 1 || !array_exprs.iter().all(is_of_index) {
+            return ControlFlow::Continue(());
+        }
+        let one = || Expr::Value(Value::Number("1".to_owned(), false).with_empty_span());
+        let first = |array: &Expr| Expr::CompoundFieldAccess {
+            root: Box::new(array.clone()),
+            access_chain: vec![AccessExpr::Subscript(Subscript::Index { index: one() })],
+        };
+        let values = array_exprs.iter().map(first).chain([one()]);
+        let named = values.zip(&alias.columns);
+        let named: Vec<SelectItem> =
+            named.map(|(expr, column)| SelectItem::ExprWithAlias { expr, alias: column.name.clone() }).collect();
+        select.projection.extend(named);
+        select.from.truncate(1);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether a column holds the types of a function's arguments.
+fn is_arguments(expr: &Expr) -> bool {
+    column(expr).is_some_and(|name| name == "proargtypes")
+}
+
+fn is_of_index(expr: &Expr) -> bool {
+    column(expr).is_some_and(|name| ["indkey", "indoption", "indclass", "indcollation"].contains(&name.as_str()))
+}
+
+fn column(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(name) => Some(name.value.to_ascii_lowercase()),
+        Expr::CompoundIdentifier(parts) => parts.last().map(|name| name.value.to_ascii_lowercase()),
+        _ => None,
+    }
+}
+
+fn last(name: &ObjectName) -> Option<String> {
+    name.0.last().and_then(|part| part.as_ident()).map(|name| name.value.to_ascii_lowercase())
 }
 
 struct OneRow;
