@@ -469,6 +469,7 @@ fn start_pg(
     bounds.connections_max = config.pg.max_connections;
     bounds.connections_reserved = config.pg.reserved_connections;
     bounds.authentication_timeout = config.pg.authentication_timeout.get();
+    bounds.write_timeout = config.pg.write_timeout.get();
     bounds.message_bytes_max = config.pg.message_bytes_max.as_usize();
     // Nobody listens in on the loopback interface.
     bounds.allow_plaintext = config.pg.allow_plaintext || config.pg.listen.ip().is_loopback();

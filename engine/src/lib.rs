@@ -7,6 +7,7 @@
 
 mod arithmetic;
 pub mod audit;
+mod clock;
 pub mod config;
 pub mod error;
 pub mod exec;

@@ -59,7 +59,7 @@ mod views;
 mod writes;
 
 pub(crate) use batches::is_too_deep;
-pub(crate) use caller::{BASIC, authenticated};
+pub(crate) use caller::{BASIC, Door, authenticated, record};
 pub(crate) use frames::{MESSAGE_BYTES_MAX, decompressed, too_long};
 use openapi::{Doc, Operation, Registered, Signature};
 pub(super) use request::{guard, limit_time};

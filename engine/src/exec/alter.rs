@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use chrono::Utc;
 use lance::Dataset;
 use lance::dataset::{ColumnAlteration, NewColumnTransform};
 use lance_core::datatypes::format_field_path;
@@ -64,7 +63,7 @@ async fn cancel_jobs(engine: &Engine, session: &Session, table: &BoundTable, col
         let Some(binding) = computed::column(&table.dataset, column)? else { continue };
         let key = binding_key(table.record.id, None, binding.field_id);
         let why = format!("column \"{column}\" was dropped");
-        engine.catalog().cancel_exclusive(vec![key], by, &why, Utc::now()).await?;
+        engine.catalog().cancel_exclusive(vec![key], by, &why, crate::clock::now()).await?;
     }
     Ok(())
 }
