@@ -19,7 +19,7 @@ use crate::rest::{Rest, api_key};
 
 mod handles;
 mod hostile;
-mod messages;
+pub(crate) mod messages;
 
 use messages::{query, statement_ticket};
 
