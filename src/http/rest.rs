@@ -43,6 +43,7 @@ mod functions;
 mod gpu;
 mod indexes;
 mod jobs;
+mod lz4;
 mod materialized;
 mod names;
 mod namespaces;

@@ -9,6 +9,8 @@ mod auto_views;
 mod bad_input;
 mod cascade;
 mod cli;
+#[cfg(feature = "failpoints")]
+mod clock;
 mod comments;
 mod computed;
 #[cfg(feature = "failpoints")]
