@@ -60,7 +60,7 @@ async fn wall(client: &Client) -> i64 {
 
 /// How the attempts of a job began.
 async fn claims(client: &Client, job: &str) -> Vec<String> {
-    let sql = "SELECT message FROM system.public.job_events WHERE message IN ('claim', 'take_over') AND job_id = ";
+    let sql = "SELECT message FROM system.public.job_events WHERE message IN ('claim', 'take over') AND job_id = ";
     rows(client, &format!("{sql}'{job}'")).await
 }
 
