@@ -22,7 +22,8 @@ impl Clock {
         let folder = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clock/set.c");
         let library = folder.path().join("set.so");
-        let made = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl").output();
+        let made =
+            Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl").output();
         let made = made.unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let clock = Self { folder };
@@ -69,14 +70,19 @@ async fn claims(client: &Client, job: &str) -> Vec<String> {
 #[tokio::test]
 async fn s10_a_clock_that_jumps_costs_no_lease_and_turns_no_time_around() {
     let clock = Clock::new();
-    let gateway = clock.gateway(CONFIG, "stage.batch=hold@1;publish.before=hold@1;publish.committed=hold@2;end.before=hold@1");
+    let gateway =
+        clock.gateway(CONFIG, "stage.batch=hold@1;publish.before=hold@1;publish.committed=hold@2;end.before=hold@1");
     let client = gateway.connect().await;
     fill(&client).await;
     run(&client, "ALTER TABLE t ADD COLUMN y AS x * 2 + 1").await;
     let began = wall(&client).await;
     let job = value(&client, "REFRESH COLUMN y ON t NOWAIT", "job_id").await.unwrap();
-    let jumps =
-        [("stage.batch", 1, DAY), ("publish.before", 1, -DAY), ("publish.committed", 2, 3 * DAY), ("end.before", 1, -2 * DAY)];
+    let jumps = [
+        ("stage.batch", 1, DAY),
+        ("publish.before", 1, -DAY),
+        ("publish.committed", 2, 3 * DAY),
+        ("end.before", 1, -2 * DAY),
+    ];
     for (place, visit, off) in jumps {
         gateway.held(place, visit).await;
         clock.set(off);

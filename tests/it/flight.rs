@@ -211,7 +211,7 @@ async fn a_gateway_that_stops_tells_the_readers_of_what_runs() {
         loop {
             match poller.poll(descriptor).await {
                 Ok(polled) => descriptor = polled.flight_descriptor.expect("it has no end"),
-                Err(error) => return Err(error),
+                Err(error) => return Err::<(), Status>(error),
             }
         }
     });

@@ -7,6 +7,7 @@
 mod auto_refresh;
 mod auto_views;
 mod bad_input;
+mod bounds;
 mod cascade;
 mod cli;
 #[cfg(feature = "failpoints")]

@@ -111,7 +111,11 @@ fn messages(stream: &[u8], table: &str) -> Vec<FlightData> {
         // What is nested too deeply is a schema, and has no body.
         let body = arrow::ipc::root_as_message(header).map_or(0, |message| message.bodyLength() as usize);
         let data_body = rest[8 + length..8 + length + body].to_vec();
-        found.push(FlightData { data_header: header.to_vec().into(), data_body: data_body.into(), ..Default::default() });
+        found.push(FlightData {
+            data_header: header.to_vec().into(),
+            data_body: data_body.into(),
+            ..Default::default()
+        });
         rest = &rest[8 + length + body..];
     }
     let options = TableDefinitionOptions {

@@ -31,7 +31,8 @@ async fn hand_shake(flight: &Flight, authorization: &str) -> String {
 /// Returns what the record has of logins over Flight SQL, oldest first.
 pub(super) fn logins(files: &Files) -> Vec<Value> {
     let of_flight = |record: &Value| record["event"] == "authentication" && record["over"] == "flight";
-    let told = |record: Value| json!([record["outcome"], record["user"], record["method"], record["tls"], record["code"]]);
+    let told =
+        |record: Value| json!([record["outcome"], record["user"], record["method"], record["tls"], record["code"]]);
     records(&files.path("audit.jsonl")).into_iter().filter(of_flight).map(told).collect()
 }
 

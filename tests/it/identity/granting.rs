@@ -9,8 +9,11 @@ use crate::rows::{error, rows, run};
 
 /// The owner of a table, and what is granted on it to others.
 async fn granted(client: &tokio_postgres::Client) -> Vec<String> {
-    rows(client, "SELECT grantee_type, grantee, privilege FROM system.public.grants WHERE object LIKE '%.docs' ORDER BY 1, 2, 3")
-        .await
+    rows(
+        client,
+        "SELECT grantee_type, grantee, privilege FROM system.public.grants WHERE object LIKE '%.docs' ORDER BY 1, 2, 3",
+    )
+    .await
 }
 
 #[tokio::test]
@@ -60,7 +63,10 @@ async fn z10_grants_to_nobody_by_others_and_twice() {
         assert!(refused.starts_with("42501"), "{statement}: {refused}");
     }
     run(&admin, "GRANT SELECT ON TABLE docs TO USER ann").await;
-    assert!(error(&ann, "GRANT SELECT ON TABLE docs TO ROLE others").await.starts_with("42501"), "to read is not to own");
+    assert!(
+        error(&ann, "GRANT SELECT ON TABLE docs TO ROLE others").await.starts_with("42501"),
+        "to read is not to own"
+    );
     // What is not valid there is refused for everybody.
     for statement in [
         "GRANT USAGE ON TABLE docs TO ROLE readers",
@@ -87,9 +93,12 @@ async fn z10_ownership_is_handed_over_and_not_taken_away() {
     let mut told = granted(&ann).await;
     told.sort();
     assert_eq!(told, ["role|readers|SELECT", "user|ann|OWNERSHIP"]);
-    for statement in
-        ["SELECT * FROM docs", "INSERT INTO docs VALUES (2)", "GRANT SELECT ON TABLE docs TO USER lancegate", "DROP TABLE docs"]
-    {
+    for statement in [
+        "SELECT * FROM docs",
+        "INSERT INTO docs VALUES (2)",
+        "GRANT SELECT ON TABLE docs TO USER lancegate",
+        "DROP TABLE docs",
+    ] {
         assert!(error(&admin, statement).await.starts_with("42501"), "{statement}: the one before has lost it");
     }
     run(&ann, "INSERT INTO docs VALUES (2); GRANT SELECT ON TABLE docs TO USER lancegate").await;

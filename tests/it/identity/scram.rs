@@ -158,7 +158,8 @@ async fn a13_the_time_of_an_answer_does_not_tell_whether_a_user_is_there() {
     let gateway = Gateway::start();
     let admin = gateway.connect().await;
     for number in 0..NAMES {
-        run(&admin, &format!("CREATE USER known{number:03} PASSWORD 'a long one'; CREATE USER nopass{number:03}")).await;
+        run(&admin, &format!("CREATE USER known{number:03} PASSWORD 'a long one'; CREATE USER nopass{number:03}"))
+            .await;
     }
     let none = || [Vec::new(), Vec::new(), Vec::new()];
     let (mut offers, mut challenges, mut refusals) = (none(), none(), none());

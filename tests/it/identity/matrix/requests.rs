@@ -81,8 +81,7 @@ impl Ask {
             }
             Self::Put(table, create, exists) => {
                 let flight = Flight::connect(&matrix.gateway, key).await;
-                let options =
-                    TableDefinitionOptions { if_not_exist: (*create).into(), if_exists: (*exists).into() };
+                let options = TableDefinitionOptions { if_not_exist: (*create).into(), if_exists: (*exists).into() };
                 let command = packed(Command::CommandStatementIngest(CommandStatementIngest {
                     table_definition_options: Some(options),
                     table: (*table).to_owned(),
