@@ -69,8 +69,7 @@ async fn t36_each_login_and_its_failure_has_a_record() {
         failed(json!("ann"), "api-key", "28000"),
     );
     // Tokens: each refused one has a record, the use of a good one is no login.
-    for wrong in ["x", "", &"A".repeat(43), "\u{7f}"] {
-        let Ok(_) = tonic::metadata::MetadataValue::try_from(format!("Bearer lgt_{wrong}")) else { continue };
+    for wrong in ["x", "", &"A".repeat(43)] {
         check(
             call(&flight, &format!("Bearer lgt_{wrong}")).await,
             Code::Unauthenticated,
