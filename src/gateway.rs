@@ -121,7 +121,13 @@ impl Gateway {
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
         let auto = start_auto_refresh(&engine);
         let identities = Identities::open(catalog.clone(), tokens).await.map_err(StartError::Engine)?;
-        let front = || Front { engine: engine.clone(), identities: identities.clone(), audit: audit.clone() };
+        let statement_timeout = config.query.statement_timeout.get();
+        let front = || Front {
+            engine: engine.clone(),
+            identities: identities.clone(),
+            audit: audit.clone(),
+            statement_timeout,
+        };
         let twice = |_| StartError::Engine(SqlError::internal("opened twice"));
         http_shared.front.set(front()).map_err(twice)?;
         if let Some((_, shared)) = &flight {

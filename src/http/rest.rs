@@ -17,6 +17,7 @@
 //!   clients send a 409 again and read every 404 as a missing table.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::handler::Handler;
@@ -74,6 +75,8 @@ pub struct Front {
     pub identities: Identities,
     /// What is recorded of logins.
     pub audit: Option<AuditLog>,
+    /// The time of a statement of REST, none if it is zero.
+    pub statement_timeout: Duration,
 }
 
 /// The version of the remote protocol whose features are answered.

@@ -319,3 +319,20 @@ async fn q12_the_time_of_a_statement_is_over_in_each_of_its_phases() {
     in_time("a request", began_at.elapsed());
     assert_eq!(rows(&client, "SHOW TABLES").await, Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn q12_the_time_that_the_configuration_sets_is_that_of_requests_too() {
+    let rest = Rest::start_with("[query]\nstatement_timeout = '1s'\n").await;
+    let client = rest.gateway.connect().await;
+    run(&client, &format!("CREATE VIEW slow AS {ENDLESS}")).await;
+    timed(&client, "a session", ENDLESS).await;
+    // The client is willing to wait for longer.
+    for patient in [None, Some("60000")] {
+        let request = rest.request(Method::POST, "/v1/table/slow/query").json(&json!({ "k": 10 }));
+        let request = patient.into_iter().fold(request, |request, time| request.header("x-request-timeout-ms", time));
+        let began_at = Instant::now();
+        let (status, answer) = rest.send(request).await;
+        assert_eq!(status, 408, "{answer}");
+        in_time("a request", began_at.elapsed());
+    }
+}

@@ -50,7 +50,7 @@ pub(super) struct Caller {
     engine: Engine,
     session: Session,
     ctx: StatementContext,
-    /// Ends the statements at the time that the client has set.
+    /// Ends the statements at the time that the client or the configuration has set.
     _deadline: Option<AbortOnDropHandle<()>>,
 }
 
@@ -78,7 +78,9 @@ impl FromRequestParts<Arc<HttpShared>> for Caller {
         session.idempotency_key = idempotency_key(parts)?;
         session.origin = Some(address.to_string());
         let ctx = StatementContext::new();
-        let deadline = deadline(&parts.headers)?.map(|time| {
+        let own = Some(front.statement_timeout).filter(|time| !time.is_zero());
+        let time = deadline(&parts.headers)?.into_iter().chain(own).min();
+        let deadline = time.map(|time| {
             let ctx = ctx.clone();
             AbortOnDropHandle::new(tokio::spawn(async move {
                 tokio::time::sleep(time).await;
