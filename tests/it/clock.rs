@@ -44,10 +44,10 @@ impl Clock {
     }
 
     fn gateway(&self, config: &str, failpoints: &str) -> Gateway {
-        let library = self.folder.path().join("set.so");
+        let (library, file) = (self.folder.path().join("set.so"), self.file());
         let variables = [
             ("LD_PRELOAD", library.to_str().unwrap()),
-            ("LANCE_TEST_CLOCK", self.file().to_str().unwrap()),
+            ("LANCE_TEST_CLOCK", file.to_str().unwrap()),
             ("LANCEGATE_FAILPOINTS", failpoints),
         ];
         Gateway::start_with_env(config, &variables)
