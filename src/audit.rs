@@ -53,7 +53,7 @@ struct Sink {
 /// How a client tried to get in, and what came of it.
 #[derive(Debug, Default)]
 pub struct Login<'a> {
-    /// `pg` or `http`.
+    /// `pg`, `http` or `flight`.
     pub over: &'static str,
     /// The address and port, or `local`.
     pub origin: &'a str,

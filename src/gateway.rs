@@ -121,7 +121,13 @@ impl Gateway {
         engine.start(&admin::first_user()).await.map_err(StartError::Engine)?;
         let auto = start_auto_refresh(&engine);
         let identities = Identities::open(catalog.clone(), tokens).await.map_err(StartError::Engine)?;
-        let front = || Front { engine: engine.clone(), identities: identities.clone(), audit: audit.clone() };
+        let statement_timeout = config.query.statement_timeout.get();
+        let front = || Front {
+            engine: engine.clone(),
+            identities: identities.clone(),
+            audit: audit.clone(),
+            statement_timeout,
+        };
         let twice = |_| StartError::Engine(SqlError::internal("opened twice"));
         http_shared.front.set(front()).map_err(twice)?;
         if let Some((_, shared)) = &flight {
@@ -469,6 +475,7 @@ fn start_pg(
     bounds.connections_max = config.pg.max_connections;
     bounds.connections_reserved = config.pg.reserved_connections;
     bounds.authentication_timeout = config.pg.authentication_timeout.get();
+    bounds.write_timeout = config.pg.write_timeout.get();
     bounds.message_bytes_max = config.pg.message_bytes_max.as_usize();
     // Nobody listens in on the loopback interface.
     bounds.allow_plaintext = config.pg.allow_plaintext || config.pg.listen.ip().is_loopback();

@@ -17,11 +17,9 @@ use crate::audit::{AuditLog, Login};
 use crate::pg::access::Access;
 use crate::pg::admission::Admission;
 use crate::pg::cancel::CancelRegistry;
-use crate::pg::origin::Origin;
-use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::error::Result;
 use lancegate_engine::exec::Engine;
 use lancegate_engine::metrics::Metrics;
-use lancegate_engine::sqlstate::SqlState;
 
 mod access;
 mod admission;
@@ -175,13 +173,6 @@ impl PgShared {
         self.audit.as_ref().map_or(Ok(()), |audit| audit.login(login))
     }
 
-    /// Records a client that took too long; it has been closed already.
-    pub(in crate::pg) fn record_timeout(&self, origin: Origin) {
-        let error = SqlError::new(SqlState::CONNECTION_FAILURE, "authentication timed out");
-        let origin = origin.to_string();
-        let _ = self.record(&Login { over: "pg", origin: &origin, error: Some(&error), ..Login::default() });
-    }
-
     pub(in crate::pg) fn tls(&self) -> Option<Arc<PgTls>> {
         self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -200,6 +191,7 @@ mod tests {
         assert_eq!(defaults.connections_max, set.max_connections);
         assert_eq!(defaults.connections_reserved, set.reserved_connections);
         assert_eq!(defaults.authentication_timeout, set.authentication_timeout.get());
+        assert_eq!(defaults.write_timeout, set.write_timeout.get());
         assert_eq!(defaults.message_bytes_max, set.message_bytes_max.as_usize());
         assert_eq!(defaults.allow_plaintext, set.allow_plaintext);
     }

@@ -13,6 +13,7 @@
 //! | `exit`, `exit(300)` | the process aborts, at once or after so many milliseconds: no destructor runs, nothing is flushed |
 //! | `error` | the place reports an I/O error that another attempt may not meet |
 //! | `full` | the place reports that no space is left on the device |
+//! | `panic` | the place panics |
 //! | `delay(300)` | the place takes so many milliseconds longer |
 //! | `hold` | the place waits until the test lets it go on, see below |
 //!
@@ -30,14 +31,14 @@ use crate::storage::StorageError;
 mod active;
 
 #[cfg(feature = "failpoints")]
-pub use self::active::PLACES;
+pub(crate) use self::active::is_variable;
 #[cfg(feature = "failpoints")]
-pub(crate) use self::active::{is_variable, reach};
+pub use self::active::{LOGIN_PLACES, PLACES, reach};
 
 /// Does nothing: the feature is off.
 #[cfg(not(feature = "failpoints"))]
 #[inline]
-pub(crate) fn reach(_place: &'static str) -> std::future::Ready<Result<(), StorageError>> {
+pub fn reach(_place: &'static str) -> std::future::Ready<Result<(), StorageError>> {
     std::future::ready(Ok(()))
 }
 

@@ -14,14 +14,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lancegate_catalog::{
-    AttemptEpoch, Catalog, CatalogError, GatewayId, Job, JobId, NewJob, RetentionPolicy, Timestamp,
-};
+use lancegate_catalog::{AttemptEpoch, Catalog, CatalogError, GatewayId, Job, JobId, NewJob, RetentionPolicy};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::clock::now;
 use crate::metrics::Metrics;
 use crate::refresh::splits::Task;
 use crate::refresh::{FunctionHost, Limits, Progress};
@@ -314,11 +313,6 @@ impl Jobs {
         }
         ended
     }
-}
-
-/// The one place where this module reads the clock.
-fn now() -> Timestamp {
-    chrono::Utc::now()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 pub mod activity;
 mod arithmetic;
 pub mod audit;
+mod clock;
 pub mod config;
 pub mod error;
 pub mod exec;

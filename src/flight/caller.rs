@@ -23,7 +23,8 @@ use super::error::{Result, invalid, status, unsupported};
 use super::logins::{COOKIE, Login, Options, SessionId, TOKEN_PREFIX};
 use super::registry::Owner;
 use crate::admin;
-use crate::http::rest;
+use crate::audit::Login as Attempt;
+use crate::http::rest::{self, Door, Front};
 use crate::pg::cancellable;
 
 /// The number that `pg_backend_pid()` answers.
@@ -73,43 +74,38 @@ impl std::fmt::Debug for Proof {
 ///
 /// # Errors
 /// UNAUTHENTICATED; UNAVAILABLE while the gateway starts.
-pub(super) async fn authenticate(
-    shared: &FlightShared,
-    headers: &HeaderMap,
-    address: SocketAddr,
-) -> Result<Authenticated> {
+pub(super) async fn authenticate(shared: &FlightShared, headers: &HeaderMap, door: Door) -> Result<Authenticated> {
     let front = shared.front.get().ok_or_else(|| Status::unavailable("the gateway is starting (57P03)"))?;
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (scheme, value) = authorization.split_once(' ').unwrap_or_default();
     // As REST has it, a key in its own header comes before everything else.
     let is = |wanted: &str| scheme.eq_ignore_ascii_case(wanted) && !headers.contains_key("x-api-key");
     if let Some(token) = value.trim().strip_prefix(TOKEN_PREFIX).filter(|_| is("bearer")) {
-        return by_token(shared, token, (authorization, address)).await;
+        return by_token(shared, front, token, (authorization, door)).await;
     }
     let basic = if is("basic") { basic(value) } else { None };
-    let told = match &basic {
-        // A key says whose it is.
-        Some((_, password)) if password.starts_with(KEY_PREFIX) => {
-            let key = HeaderValue::from_str(password).map_err(|_| unauthenticated("the API key is not valid"))?;
-            let headers = HeaderMap::from_iter([(HeaderName::from_static("x-api-key"), key)]);
-            rest::authenticated(front, &headers, address).await
+    // What cannot be in a header is no key, and is refused as a password.
+    let as_key = |(user, password): &(String, String)| {
+        let key = HeaderValue::from_str(password).ok().filter(|_| password.starts_with(KEY_PREFIX))?;
+        Some((user.clone(), HeaderMap::from_iter([(HeaderName::from_static("x-api-key"), key)])))
+    };
+    let key = basic.as_ref().and_then(as_key);
+    let told = match &key {
+        Some((user, headers)) => {
+            let named = Some(user.as_str()).filter(|user| *user != ANY_USER);
+            rest::authenticated(front, headers, door, named).await
         }
-        _ => rest::authenticated(front, headers, address).await,
+        None => rest::authenticated(front, headers, door, None).await,
     };
     let principal = told.map_err(|(code, message)| refused(code, message))?;
     let proof = match basic {
-        Some((user, password)) if password.starts_with(KEY_PREFIX) => {
-            if user != principal.user.as_str() && user != ANY_USER {
-                return Err(unauthenticated("the API key is not one of this user"));
-            }
-            Proof::Bearer(format!("Bearer {password}"))
-        }
+        Some((_, password)) if key.is_some() => Proof::Bearer(format!("Bearer {password}")),
         Some(_) => Proof::Password,
         None if is("bearer") => Proof::Bearer(authorization.to_owned()),
         None => Proof::Key,
     };
     let (session, options) = by_cookie(shared, headers, &principal).unzip();
-    Ok(Authenticated { principal, address, session, options: options.unwrap_or_default(), proof })
+    Ok(Authenticated { principal, address: door.address, session, options: options.unwrap_or_default(), proof })
 }
 
 fn refused(code: StatusCode, message: String) -> Status {
@@ -129,24 +125,36 @@ fn basic(value: &str) -> Option<(String, String)> {
     decoded.split_once(':').map(|(user, password)| (user.to_owned(), password.to_owned()))
 }
 
-/// A token holds as long as the password that it was given for.
+/// A token holds as long as the password that it was given for. Its use is no login, but a refused one is a failed one.
 async fn by_token(
     shared: &FlightShared,
+    front: &Front,
     token: &str,
-    (authorization, address): (&str, SocketAddr),
+    (authorization, door): (&str, Door),
 ) -> Result<Authenticated> {
-    let gone = || unauthenticated("the token is not valid or has expired; authenticate again");
-    let front = shared.front.get().ok_or_else(gone)?;
-    let id = SessionId::read(token).ok_or_else(gone)?;
-    let login = shared.logins.get(id).filter(|login| login.proven.is_some()).ok_or_else(gone)?;
+    let kept = SessionId::read(token).and_then(|id| Some((id, shared.logins.get(id)?)));
+    let Some((id, login)) = kept.filter(|(_, login)| login.proven.is_some()) else {
+        return Err(no_token(front, door, None));
+    };
     let stored = front.identities.password_of(&login.user).await.map_err(|error| status(&error))?;
     if stored.is_none() || stored != login.proven {
         shared.logins.remove(id);
-        return Err(gone());
+        return Err(no_token(front, door, Some(login.user.as_str())));
     }
     let principal = front.engine.principal(login.user).await.map_err(|error| status(&error))?;
     let proof = Proof::Bearer(authorization.to_owned());
-    Ok(Authenticated { principal, address, session: Some(id), options: login.options, proof })
+    Ok(Authenticated { principal, address: door.address, session: Some(id), options: login.options, proof })
+}
+
+/// Records that a token was refused, and returns what its client is told.
+fn no_token(front: &Front, door: Door, user: Option<&str>) -> Status {
+    let message = "the token is not valid or has expired; authenticate again";
+    let error = SqlError::new(SqlState::INVALID_PASSWORD, message);
+    let login = Attempt { user, method: Some("token"), error: Some(&error), ..Attempt::default() };
+    match rest::record(front, door, login) {
+        Ok(()) => status(&error),
+        Err(error) => status(&error),
+    }
 }
 
 fn by_cookie(shared: &FlightShared, headers: &HeaderMap, principal: &Principal) -> Option<(SessionId, Options)> {

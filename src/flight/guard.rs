@@ -20,6 +20,7 @@ use super::caller::authenticate;
 use super::error::{Result, internal};
 use super::listener::Peer;
 use super::service::Service;
+use crate::http::rest::Door;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id of a call that is taken over, in bytes.
@@ -72,7 +73,8 @@ impl TowerService<Request<Body>> for Guarded {
 async fn admit(shared: &FlightShared, request: &mut Request<Body>) -> Result<()> {
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Status::internal("the address of a client is unknown"))?;
-    let who = authenticate(shared, request.headers(), peer.address).await?;
+    let door = Door { over: "flight", address: peer.address, tls: peer.tls };
+    let who = authenticate(shared, request.headers(), door).await?;
     peer.has_authenticated();
     request.extensions_mut().insert(who);
     Ok(())

@@ -55,6 +55,8 @@ impl fmt::Debug for FlightTls {
 pub(super) struct Peer {
     /// Where he is.
     pub(super) address: SocketAddr,
+    /// Whether he came through TLS.
+    pub(super) tls: bool,
     authenticated: Arc<AtomicBool>,
 }
 
@@ -135,7 +137,8 @@ impl Connection {
                 Err(_) => return None,
             },
         };
-        let peer = Peer { address, authenticated: Arc::default() };
+        let tls = matches!(socket, Socket::Tls(_));
+        let peer = Peer { address, tls, authenticated: Arc::default() };
         Some(Self { socket, peer, deadline, _place: place })
     }
 

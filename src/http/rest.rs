@@ -17,6 +17,7 @@
 //!   clients send a 409 again and read every 404 as a missing table.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::handler::Handler;
@@ -43,6 +44,7 @@ mod functions;
 mod gpu;
 mod indexes;
 mod jobs;
+mod lz4;
 mod materialized;
 mod names;
 mod namespaces;
@@ -59,7 +61,7 @@ mod views;
 mod writes;
 
 pub(crate) use batches::is_too_deep;
-pub(crate) use caller::{BASIC, authenticated};
+pub(crate) use caller::{BASIC, Door, authenticated, record};
 pub(crate) use frames::{MESSAGE_BYTES_MAX, decompressed, too_long};
 use openapi::{Doc, Operation, Registered, Signature};
 pub(super) use request::{guard, limit_time};
@@ -73,6 +75,8 @@ pub struct Front {
     pub identities: Identities,
     /// What is recorded of logins.
     pub audit: Option<AuditLog>,
+    /// The time of a statement of REST, none if it is zero.
+    pub statement_timeout: Duration,
 }
 
 /// The version of the remote protocol whose features are answered.

@@ -15,7 +15,7 @@ use crate::pg::PgShared;
 use crate::pg::access::AccessRules;
 use crate::pg::connection::{Connection, Transport};
 use crate::pg::origin::{Origin, Peer};
-use crate::pg::startup::StartupError;
+use crate::pg::startup::{StartupError, reach};
 use crate::pg::unix::user_name;
 use lancegate_engine::error::SqlError;
 use lancegate_engine::sqlstate::SqlState;
@@ -62,9 +62,11 @@ pub(in crate::pg) async fn authenticate<S: Transport>(
     trail: &mut Trail,
 ) -> Result<Proven, StartupError> {
     let access = shared.access.get();
+    reach("login.rule").await?;
     let rule = first_rule(shared, &access, attempt).await?;
     (trail.method, trail.rule) = (Some(rule.method), Some(rule.line));
     ensure_certificate(&access, rule, attempt)?;
+    reach("login.turn").await?;
     wait_for_turn(shared, attempt).await;
     let method = Way { connection: &mut *connection, shared, access: &access, rule, attempt };
     let proven = match rule.method {
@@ -195,6 +197,7 @@ impl<S: Transport> Way<'_, S> {
     /// Ensures that the user is there and may log in, for ways that prove it by
     /// something else than its password.
     async fn account(&self, failed: impl FnOnce() -> SqlError) -> Result<Proven, StartupError> {
+        reach("login.account").await?;
         let account = match UserName::parse(self.attempt.user) {
             Ok(name) => self.shared.identities.account(&name).await?,
             Err(_) => None,

@@ -134,21 +134,16 @@ struct Incoming {
 impl Incoming {
     async fn run<T: Transport>(self, stream: T) {
         let Self { shared, shutdown, origin, waiting } = self;
-        let opening = tokio::time::timeout(shared.config.authentication_timeout, open(&shared, stream, origin));
         let opened = tokio::select! {
-            opened = opening => opened,
+            opened = open(&shared, stream, origin) => opened,
             () = shutdown.cancelled() => return,
         };
         match opened {
-            Ok(Ok(opened)) => {
+            Ok(opened) => {
                 drop(waiting);
                 SessionLoop::new(shared, opened, shutdown).run().await;
             }
-            Ok(Err(failed)) => farewell(&shared, failed).await,
-            Err(_) => {
-                tracing::info!("authentication timed out");
-                shared.record_timeout(origin);
-            }
+            Err(failed) => farewell(&shared, failed).await,
         }
     }
 }

@@ -4,11 +4,15 @@
 //! Whatever goes wrong here is FATAL and closes the socket; no error leaves a
 //! connection that goes on.
 
+use std::panic::AssertUnwindSafe;
+
 use bytes::BytesMut;
 use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
 use lancegate_auth::{CertificateNames, ChannelBinding};
 use lancegate_wire::frame::{STARTUP_BYTES_MAX, ensure_nothing_buffered};
 use lancegate_wire::{Startup, WireError, backend, decode_startup};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::server::TlsStream;
 
 use crate::audit::Login;
@@ -20,6 +24,7 @@ use crate::pg::origin::{Origin, Peer};
 use crate::pg::tls::{PgTls, Prefixed, Socket, named_protocol};
 use crate::pg::{PgShared, reply};
 use lancegate_engine::error::{Result, SqlError};
+use lancegate_engine::failpoint;
 use lancegate_engine::session::{NoticeReceiver, Session, Settings};
 use lancegate_engine::sqlstate::SqlState;
 
@@ -96,21 +101,35 @@ struct Request {
     negotiate: Option<Vec<String>>,
 }
 
+/// As PostgreSQL says it.
+fn timed_out() -> StartupError {
+    SqlError::new(SqlState::QUERY_CANCELED, "canceling authentication due to timeout").into()
+}
+
+/// A place where a test makes a login fail.
+pub(in crate::pg) async fn reach(place: &'static str) -> Result<(), StartupError> {
+    failpoint::reach(place).await.map_err(|error| StartupError::Refused(error.into()))
+}
+
 /// A negotiation that failed keeps its connection, to say so.
 pub(in crate::pg) type Failed<T> = (Option<Connection<Socket<T>>>, StartupError);
 
 /// Takes a fresh socket to a session.
 ///
-/// The caller puts a deadline on it. Nothing is executed on the way, and no
-/// setting of the client is applied before it is authenticated.
+/// It takes no longer than the configuration allows. Nothing is executed on the way, and no
+/// setting of the client is applied before it is authenticated. Even a panic is an error that
+/// the client is told and that ends its connection.
 pub(in crate::pg) async fn open<T: Transport>(
     shared: &PgShared,
     stream: T,
     origin: Origin,
 ) -> Result<Opened<T>, Failed<T>> {
+    let deadline = Instant::now() + shared.config.authentication_timeout;
     let connection = Connection::new(Socket::Plain(stream), STARTUP_BYTES_MAX, shared.config.write_timeout);
     let mut peer = Peer::new(origin);
-    let (mut connection, request) = match negotiate(shared, connection, &mut peer).await {
+    let negotiated = timeout_at(deadline, negotiate(shared, connection, &mut peer)).await;
+    // Whoever has not said so far who he is has no words to be told in.
+    let (mut connection, request) = match negotiated.unwrap_or_else(|_| Err((None, timed_out()))) {
         Ok(negotiated) => negotiated,
         Err((connection, error)) => {
             record(shared, &peer, None, &Trail::default(), Err(&error));
@@ -119,7 +138,12 @@ pub(in crate::pg) async fn open<T: Transport>(
     };
     let mut trail = Trail::default();
     let named = (request.user.clone(), request.database.clone());
-    let begun = begin(shared, &mut connection, request, &peer, &mut trail).await;
+    let begun = AssertUnwindSafe(begin(shared, &mut connection, request, &peer, &mut trail)).catch_unwind();
+    let begun = match timeout_at(deadline, begun).await {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(_)) => Err(SqlError::internal("a login panicked").into()),
+        Err(_) => Err(timed_out()),
+    };
     let begun = begun.and_then(|begun| {
         let recorded = login(&peer, Some(&named), &trail, Ok(begun.session.id), |login| shared.record(login));
         recorded.map(|()| begun).map_err(StartupError::from)
@@ -358,12 +382,16 @@ async fn begin<T: Transport>(
     }
     let attempt = Attempt { user: &request.user, database: &request.database, peer };
     let proven = authenticate(connection, shared, attempt, trail).await?;
+    reach("login.proven").await?;
     let bootstrap = request.user == shared.config.bootstrap_user;
     let applicant = Applicant { user: &request.user, connection_limit: proven.connection_limit, bootstrap };
     let place = shared.admission.admit(applicant)?;
+    reach("login.principal").await?;
     let principal = shared.identities.principal(&request.user).await?;
+    reach("login.database").await?;
     shared.identities.ensure_database(&request.database).await?;
     let settings = initial_settings(shared, &request, bootstrap)?;
+    reach("login.begun").await?;
     let key = shared.cancels.register(request.minor);
     let (mut session, notices) = Session::new(key.pid(), principal, request.database, settings);
     session.origin = Some(peer.origin.to_string());

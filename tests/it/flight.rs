@@ -17,9 +17,11 @@ use tonic::{Code, Request, Status, Streaming};
 use crate::harness::{Gateway, python, until};
 use crate::rest::{Rest, api_key};
 
+mod bombs;
 mod handles;
 mod hostile;
-mod messages;
+mod logins;
+pub(crate) mod messages;
 
 use messages::{query, statement_ticket};
 
@@ -33,7 +35,11 @@ pub(crate) struct Flight {
 impl Flight {
     pub(crate) async fn connect(gateway: &Gateway, key: &str) -> Self {
         let channel = Channel::from_shared(format!("http://{}", gateway.flight_addr())).unwrap();
-        let client = FlightServiceClient::new(channel.connect().await.unwrap());
+        Self::over(channel.connect().await.unwrap(), key)
+    }
+
+    pub(crate) fn over(channel: Channel, key: &str) -> Self {
+        let client = FlightServiceClient::new(channel);
         let client = client.max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX);
         Self { client, headers: vec![("x-api-key", key.to_owned())] }
     }
@@ -145,10 +151,16 @@ async fn the_published_adbc_driver_queries_binds_ingests_and_lists() {
     let gateway = Gateway::start();
     let key = api_key(&gateway, "owner").await;
     let files = format!("tls_cert = {certificate:?}\ntls_key = {:?}\n", folder.path().join("server.key"));
-    let secure = Gateway::start_with(&format!("[flight]\n{files}"));
+    let record = crate::identity::Files::new();
+    let audit = crate::identity::key("file", &record.path("audit.jsonl"));
+    let secure = Gateway::start_with(&format!("[audit]\n{audit}[flight]\n{files}"));
     let tls = secure.flight_addr().to_string();
     let certificate = certificate.to_str().unwrap();
     program("adbc.py", &[&gateway.flight_addr().to_string(), gateway.password(), &key, &tls, certificate]);
+    // What came through TLS is recorded as such.
+    let logins = logins::logins(&record);
+    let through_tls = |login: &serde_json::Value| login[0] == "ok" && login[1] == "lancegate" && login[3] == true;
+    assert!(!logins.is_empty() && logins.iter().all(through_tls), "{logins:?}");
 }
 
 /// The newer client puts the command into the ticket, and sends parameters with DoExchange.
@@ -186,21 +198,31 @@ async fn a_statement_ends_with_its_time_and_with_the_gateway() {
     assert!(rest.gateway.stop().success());
 }
 
+/// Within the time that statements have, and with the word for it.
 #[tokio::test]
-async fn a_gateway_that_stops_ends_what_runs() {
+async fn a_gateway_that_stops_tells_the_readers_of_what_runs() {
     let mut rest = Rest::start().await;
     let flight = Flight::connect(&rest.gateway, &rest.key).await;
-    let poll = flight.poll(FlightDescriptor::new_cmd(query("SELECT 1"))).await.unwrap();
-    assert!(poll.flight_descriptor.is_none());
-    let reading = {
-        let flight = flight.clone();
-        tokio::spawn(async move { flight.get(statement_ticket(messages::ENDLESS)).await })
-    };
-    // The call is there once the connection has answered a later one.
+    let polled = flight.poll(FlightDescriptor::new_cmd(query(messages::ENDLESS))).await.unwrap();
+    let mut descriptor = polled.flight_descriptor.expect("it has no end");
+    let (reader, poller) = (flight.clone(), flight.clone());
+    let reading = tokio::spawn(async move { reader.get(statement_ticket(messages::ENDLESS)).await.map(drop) });
+    let polling = tokio::spawn(async move {
+        loop {
+            match poller.poll(descriptor).await {
+                Ok(polled) => descriptor = polled.flight_descriptor.expect("it has no end"),
+                Err(error) => return Err::<(), Status>(error),
+            }
+        }
+    });
+    // Both calls are there once the connection has answered a later one.
     flight.get(statement_ticket("SELECT 1")).await.unwrap();
+    assert!(!reading.is_finished() && !polling.is_finished());
     assert!(rest.gateway.stop().success());
-    let error = reading.await.unwrap().unwrap_err();
-    assert!(matches!(error.code(), Code::Unavailable | Code::Unknown | Code::Internal), "{error}");
+    for told in [reading.await.unwrap(), polling.await.unwrap()] {
+        let error: Status = told.unwrap_err();
+        assert!(error.code() == Code::Unavailable && error.message().contains("57P01"), "{error}");
+    }
 }
 
 /// Nobody computes for a reader that is gone.

@@ -9,12 +9,15 @@ use crate::harness::Gateway;
 
 mod audit;
 mod certificates;
+mod granting;
 mod matrix;
 mod pki;
 mod provider;
 mod rules;
 mod scram;
 mod siege;
+#[cfg(feature = "failpoints")]
+mod startup;
 mod storage;
 mod tokens;
 mod unix;

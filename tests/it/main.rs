@@ -7,8 +7,11 @@
 mod auto_refresh;
 mod auto_views;
 mod bad_input;
+mod bounds;
 mod cascade;
 mod cli;
+#[cfg(feature = "failpoints")]
+mod clock;
 mod comments;
 mod computed;
 #[cfg(feature = "failpoints")]

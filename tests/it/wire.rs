@@ -4,7 +4,7 @@
 mod authentication;
 mod extended;
 mod hostile;
-mod limits;
+pub(crate) mod limits;
 pub(crate) mod raw;
 mod reuse;
 pub(crate) mod session;

@@ -82,7 +82,7 @@ pub fn administration(session: &Session, plan: &Plan) -> Option<Vec<String>> {
     match plan {
         Plan::Grant(grant) => match &**grant {
             GrantPlan::Grant { grants } => Some(grants.iter().map(|grant| granted(grant, "to")).collect()),
-            GrantPlan::Revoke { grants } => Some(grants.iter().map(|grant| granted(grant, "from")).collect()),
+            GrantPlan::Revoke { grants, .. } => Some(grants.iter().map(|grant| granted(grant, "from")).collect()),
             GrantPlan::GrantRole { bindings } => Some(bound(bindings, "to")),
             GrantPlan::RevokeRole { bindings } => Some(bound(bindings, "from")),
             GrantPlan::ShowGrants { .. } | GrantPlan::ShowRoles { .. } => None,

@@ -98,6 +98,12 @@ pub(super) const KEYS: &[Key] = &[
         "How long a client may take from connecting to being logged in.",
     ),
     key(
+        "pg.write_timeout",
+        Kind::Duration { min: "1s", max: "1h" },
+        "60s",
+        "How long a client may take nothing of its answer before its connection is closed.",
+    ),
+    key(
         "pg.message_bytes_max",
         Kind::ByteSize { min: "1MiB", max: "1GiB" },
         "64MiB",

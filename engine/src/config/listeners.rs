@@ -21,6 +21,8 @@ pub struct PgConfig {
     pub reserved_connections: usize,
     /// From accept to ReadyForQuery.
     pub authentication_timeout: Duration,
+    /// The longest time in which a client takes nothing of its answer.
+    pub write_timeout: Duration,
     /// The longest message after login.
     pub message_bytes_max: ByteSize,
     /// The certificate chain, PEM.

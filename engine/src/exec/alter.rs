@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema};
-use chrono::Utc;
 use datafusion::common::Column;
 use datafusion::logical_expr::Expr;
 use datafusion::scalar::ScalarValue;
@@ -72,7 +71,7 @@ async fn cancel_jobs(engine: &Engine, session: &Session, table: &BoundTable, col
         let Some(binding) = computed::column(&table.dataset, column)? else { continue };
         let key = binding_key(table.record.id, None, binding.field_id);
         let why = format!("column \"{column}\" was dropped");
-        engine.catalog().cancel_exclusive(vec![key], by, &why, Utc::now()).await?;
+        engine.catalog().cancel_exclusive(vec![key], by, &why, crate::clock::now()).await?;
     }
     Ok(())
 }

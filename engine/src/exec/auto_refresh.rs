@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::Utc;
 use lancegate_auth::{Subject, UserName};
 use lancegate_catalog::{CatalogError, NewJob, Table, TableId, TableKind, TableName, Timestamp};
 use lancegate_sql::ast::{RefreshColumn, Statement};
@@ -52,13 +51,13 @@ pub async fn run(engine: Engine, stop: CancellationToken) {
         }
         let look = tokio::select! {
             () = stop.cancelled() => return,
-            look = scheduler.look(scope, Utc::now()) => look,
+            look = scheduler.look(scope, crate::clock::now()) => look,
         };
         let wake_at = look.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot look for what is to be refreshed");
             None
         });
-        let wait = wake_at.map(|at| (at - Utc::now()).to_std().unwrap_or_default().max(LOOK_MIN));
+        let wait = wake_at.map(|at| (at - crate::clock::now()).to_std().unwrap_or_default().max(LOOK_MIN));
         let until = wait.map_or(all_at, |wait| all_at.min(Instant::now() + wait));
         tokio::select! {
             () = stop.cancelled() => return,

@@ -19,11 +19,11 @@ use crate::sqlstate::SqlState;
 pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &GrantPlan) -> Result<Outcome> {
     match plan {
         GrantPlan::Grant { grants } => {
-            ensure_users(engine, grants.iter().map(|grant| &grant.subject)).await?;
+            ensure_subjects(engine, grants.iter().map(|grant| &grant.subject)).await?;
             engine.catalog().apply(grants.iter().cloned().map(ObjectChange::Grant).collect()).await?;
             Ok(Outcome::Done("GRANT".to_owned()))
         }
-        GrantPlan::Revoke { grants } => {
+        GrantPlan::Revoke { grants, missing: _ } => {
             for grant in grants {
                 match engine.catalog().revoke(grant.clone()).await {
                     // PostgreSQL takes away what is not there without a word.
@@ -71,10 +71,17 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &GrantPlan
     }
 }
 
-async fn ensure_users<'a>(engine: &Engine, subjects: impl Iterator<Item = &'a Subject>) -> Result<()> {
+/// Ensures that there is whoever a privilege is granted to; a role comes into being by its name.
+async fn ensure_subjects<'a>(engine: &Engine, subjects: impl Iterator<Item = &'a Subject>) -> Result<()> {
     for subject in subjects {
-        if let Subject::User(user) = subject {
-            ensure_user(engine, user).await?;
+        match subject {
+            Subject::User(user) => ensure_user(engine, user).await?,
+            Subject::Role(_) => {}
+            // Nobody is a member of one, so it would be granted to nobody without a word.
+            Subject::Group(group) => {
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("group \"{group}\" does not exist"))
+                    .hint("There are no groups here. Grant it to a role, and the role to users."));
+            }
         }
     }
     Ok(())

@@ -55,17 +55,17 @@ pub(crate) async fn run(
         }
         JobsAction::Pause { id } => {
             let job = controllable(engine, id).await?;
-            let outcome = engine.catalog().request_pause(job.id, by(session), chrono::Utc::now()).await?;
+            let outcome = engine.catalog().request_pause(job.id, by(session), crate::clock::now()).await?;
             control(&job, outcome.as_str(), "PAUSE JOB")
         }
         JobsAction::Resume { id } => {
             let job = controllable(engine, id).await?;
-            let outcome = engine.catalog().resume(job.id, by(session), chrono::Utc::now()).await?;
+            let outcome = engine.catalog().resume(job.id, by(session), crate::clock::now()).await?;
             control(&job, outcome.as_str(), "RESUME JOB")
         }
         JobsAction::Cancel { id } => {
             let job = controllable(engine, id).await?;
-            let outcome = engine.catalog().request_cancel(job.id, by(session), chrono::Utc::now()).await?;
+            let outcome = engine.catalog().request_cancel(job.id, by(session), crate::clock::now()).await?;
             control(&job, cancel_word(&outcome), "CANCEL JOB")
         }
         JobsAction::Wait { id, timeout } => wait(engine, id, *timeout, ctx).await,

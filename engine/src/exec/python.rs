@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use chrono::Utc;
 use lancegate_auth::{Principal, Privilege, Requirement, decide};
 use lancegate_catalog::{FunctionVersion, TableKind};
 use lancegate_functions::types::print_type;
@@ -57,7 +56,7 @@ pub(super) async fn run(
                     .detail(format!("Column {column} of table {table} is filled by it."))
                     .hint("With cascade = true the columns keep their values and cannot be refreshed any more."));
             }
-            engine.catalog().drop_function(function.name.clone(), function.version, Utc::now()).await?;
+            engine.catalog().drop_function(function.name.clone(), function.version, crate::clock::now()).await?;
             Ok(Outcome::Done("DROP FUNCTION".to_owned()))
         }
         FunctionPlan::Show { database, .. } => {

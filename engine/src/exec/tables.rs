@@ -222,7 +222,7 @@ pub(super) async fn drop_tables(engine: &Engine, by: &str, tables: &[Table]) -> 
     for table in &tables {
         adopt::mark_dropped(engine, &table.location).await;
     }
-    let jobs = engine.catalog().drop_tables(ids, by, Utc::now()).await?;
+    let jobs = engine.catalog().drop_tables(ids, by, crate::clock::now()).await?;
     // An attempt that goes on to write would make the folder anew.
     let running: Vec<JobId> =
         jobs.into_iter().filter(|(_, outcome)| *outcome == CancelOutcome::Requested).map(|(id, _)| id).collect();

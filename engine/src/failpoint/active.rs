@@ -16,7 +16,7 @@ const HOLDS: &str = "LANCEGATE_FAILPOINT_HOLDS";
 /// How often a place that holds looks whether it may go on.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Every place, in the order in which a refresh comes by.
+/// Every place of a refresh, in the order in which it comes by.
 pub const PLACES: [&str; 21] = [
     "submit.before",
     "submit.after",
@@ -41,11 +41,16 @@ pub const PLACES: [&str; 21] = [
     "lease.renew",
 ];
 
+/// Every place of a login over the wire, in the order in which it comes by.
+pub const LOGIN_PLACES: [&str; 7] =
+    ["login.rule", "login.turn", "login.account", "login.proven", "login.principal", "login.database", "login.begun"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Exit(Duration),
     Error,
     Full,
+    Panic,
     Delay(Duration),
     Hold,
 }
@@ -67,8 +72,11 @@ pub(crate) fn is_variable(name: &str) -> bool {
 ///
 /// # Errors
 /// [`StorageError::Io`] for the actions `error` and `full`.
-pub(crate) async fn reach(place: &'static str) -> Result<(), StorageError> {
-    assert!(PLACES.contains(&place), "the failpoint {place} is not listed");
+///
+/// # Panics
+/// For the action `panic`, and if the place is not listed.
+pub async fn reach(place: &'static str) -> Result<(), StorageError> {
+    assert!(is_listed(place), "the failpoint {place} is not listed");
     let Some(failpoint) = configured().get(place) else { return Ok(()) };
     let visit = failpoint.visits.fetch_add(1, Ordering::Relaxed) + 1;
     if failpoint.at.is_some_and(|at| at != visit) {
@@ -83,6 +91,7 @@ pub(crate) async fn reach(place: &'static str) -> Result<(), StorageError> {
         }
         Action::Error => failed(io::Error::other("injected failure")),
         Action::Full => failed(io::ErrorKind::StorageFull.into()),
+        Action::Panic => panic!("failpoint {place}"),
         Action::Delay(time) => {
             tokio::time::sleep(time).await;
             Ok(())
@@ -102,6 +111,10 @@ async fn hold(place: &str, visit: u64) -> io::Result<()> {
     Ok(())
 }
 
+fn is_listed(place: &str) -> bool {
+    PLACES.contains(&place) || LOGIN_PLACES.contains(&place)
+}
+
 fn configured() -> &'static HashMap<String, Failpoint> {
     static CONFIGURED: OnceLock<HashMap<String, Failpoint>> = OnceLock::new();
     CONFIGURED.get_or_init(|| parse(&std::env::var(VARIABLE).unwrap_or_default()))
@@ -118,7 +131,7 @@ fn parse(text: &str) -> HashMap<String, Failpoint> {
             Some((action, visit)) => (action, Some(visit.parse().ok()?)),
         };
         let failpoint = Failpoint { action: read_action(action)?, at, visits: AtomicU64::new(0) };
-        PLACES.contains(&place).then(|| (place.to_owned(), failpoint))
+        is_listed(place).then(|| (place.to_owned(), failpoint))
     };
     let pairs = text.split(';').filter(|pair| !pair.is_empty());
     pairs.map(|pair| read(pair).unwrap_or_else(|| panic!("{VARIABLE}: what is {pair:?}?"))).collect()
@@ -133,6 +146,7 @@ fn read_action(text: &str) -> Option<Action> {
         ("exit", millis) => Some(Action::Exit(Duration::from_millis(millis.unwrap_or(0)))),
         ("error", None) => Some(Action::Error),
         ("full", None) => Some(Action::Full),
+        ("panic", None) => Some(Action::Panic),
         ("hold", None) => Some(Action::Hold),
         ("delay", Some(millis)) => Some(Action::Delay(Duration::from_millis(millis))),
         _ => None,

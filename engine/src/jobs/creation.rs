@@ -47,7 +47,7 @@ pub(super) async fn create(
         let details = Some(json!({ "output": python.build_output, "python": python.version }));
         let message = "environment built".to_owned();
         let event = NewEvent { emitted_by: "functions".to_owned(), worker: None, message, details };
-        catalog.append_event(job.id, job.epoch, event, chrono::Utc::now()).await.map_err(registry)?;
+        catalog.append_event(job.id, job.epoch, event, crate::clock::now()).await.map_err(registry)?;
     }
     let definition = match spec.definition.brings_python() {
         // Without a Python of its own, the statement has looked at the source already.

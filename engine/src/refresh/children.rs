@@ -34,7 +34,7 @@ impl Child {
         base: Option<Sample>,
     ) -> Result<Option<Self>, RefreshError> {
         let (catalog, parent, epoch) = (ledger.catalog().clone(), ledger.job(), ledger.epoch());
-        match catalog.begin_child(parent, epoch, kind, spec, chrono::Utc::now()).await {
+        match catalog.begin_child(parent, epoch, kind, spec, crate::clock::now()).await {
             Ok(child) => Ok(Some(Self { catalog, id: child.id, epoch, base, told: None })),
             Err(error) if error.is_stale_epoch() => Err(RefreshError::LeaseLost),
             Err(error) => {
@@ -49,7 +49,7 @@ impl Child {
         let Some(base) = self.base.filter(|_| self.told != Some(sample)) else { return };
         self.told = Some(sample);
         let progress = self.progress(&base, &sample);
-        let told = self.catalog.record_progress(self.id, self.epoch, phase, progress, chrono::Utc::now());
+        let told = self.catalog.record_progress(self.id, self.epoch, phase, progress, crate::clock::now());
         told.await.unwrap_or_else(|error| unsaid(&error));
     }
 
@@ -57,7 +57,7 @@ impl Child {
     pub(super) async fn report(&self, message: &str, details: Value) {
         let (emitted_by, message) = ("functions".to_owned(), message.to_owned());
         let event = NewEvent { emitted_by, worker: None, message, details: Some(details) };
-        let reported = self.catalog.append_event(self.id, self.epoch, event, chrono::Utc::now()).await;
+        let reported = self.catalog.append_event(self.id, self.epoch, event, crate::clock::now()).await;
         reported.unwrap_or_else(|error| unsaid(&error));
     }
 
@@ -78,7 +78,7 @@ impl Child {
                 sqlstate: None,
             }),
         };
-        let ended = self.catalog.end_child(self.id, self.epoch, end, chrono::Utc::now()).await;
+        let ended = self.catalog.end_child(self.id, self.epoch, end, crate::clock::now()).await;
         ended.map_or_else(|error| unsaid(&error), drop);
     }
 
@@ -94,7 +94,7 @@ impl Child {
             "rows_published": rows_published,
             "rows_retained": sample.rows_retained,
             "active_workers": sample.active_workers,
-            "sample_at_millis": chrono::Utc::now().timestamp_millis(),
+            "sample_at_millis": crate::clock::now().timestamp_millis(),
             "execution_epoch": self.epoch.0,
         })
     }

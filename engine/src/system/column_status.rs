@@ -243,7 +243,7 @@ fn due(work: Work) -> Due {
 }
 
 fn now() -> Timestamp {
-    chrono::Utc::now()
+    crate::clock::now()
 }
 
 fn name_of(table: &Table) -> String {

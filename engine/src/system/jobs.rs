@@ -44,7 +44,7 @@ impl Observed {
     /// Looks at the runner now.
     pub fn of(engine: &Engine) -> Self {
         let jobs = engine.jobs();
-        Self { now: chrono::Utc::now(), event_retention: jobs.event_retention(), capacity: jobs.capacity() }
+        Self { now: crate::clock::now(), event_retention: jobs.event_retention(), capacity: jobs.capacity() }
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) struct Caller {
     engine: Engine,
     session: Session,
     ctx: StatementContext,
-    /// Ends the statements at the time that the client has set.
+    /// Ends the statements at the time that the client or the configuration has set.
     _deadline: Option<AbortOnDropHandle<()>>,
 }
 
@@ -68,7 +68,8 @@ impl FromRequestParts<Arc<HttpShared>> for Caller {
         let front = shared.front.get().ok_or_else(|| RestError::internal("the engine went away"))?;
         let address = parts.extensions.get::<ConnectInfo<Peer>>().map(|ConnectInfo(peer)| peer.address);
         let address = address.ok_or_else(|| RestError::internal("the address of a client is unknown"))?;
-        let principal = authenticate(front, &parts.headers, address).await?;
+        let door = Door { over: "http", address, tls: false };
+        let principal = authenticate(front, &parts.headers, door, None).await?;
         let database = database(&engine, &parts.headers).await?;
         let user = principal.user.as_str();
         let mut settings = Settings::for_user(user, *user == *admin::first_user().as_str());
@@ -77,7 +78,9 @@ impl FromRequestParts<Arc<HttpShared>> for Caller {
         session.idempotency_key = idempotency_key(parts)?;
         session.origin = Some(address.to_string());
         let ctx = StatementContext::new();
-        let deadline = deadline(&parts.headers)?.map(|time| {
+        let own = Some(front.statement_timeout).filter(|time| !time.is_zero());
+        let time = deadline(&parts.headers)?.into_iter().chain(own).min();
+        let deadline = time.map(|time| {
             let ctx = ctx.clone();
             AbortOnDropHandle::new(tokio::spawn(async move {
                 tokio::time::sleep(time).await;
@@ -233,26 +236,39 @@ fn credential(headers: &HeaderMap) -> Result<Credential> {
     }
 }
 
-/// Returns who sends these headers from this address, for what comes over HTTP and is
-/// not REST.
+/// What a client comes over, for the record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Door {
+    /// `http` or `flight`.
+    pub(crate) over: &'static str,
+    /// Where the client is.
+    pub(crate) address: SocketAddr,
+    /// Whether it came through TLS.
+    pub(crate) tls: bool,
+}
+
+/// Returns who sends these headers, for what comes over HTTP and is not REST. `named` is
+/// whom a key has to be of.
 ///
 /// # Errors
 /// The status and the message that REST would answer.
 pub(crate) async fn authenticated(
     front: &Front,
     headers: &HeaderMap,
-    address: SocketAddr,
+    door: Door,
+    named: Option<&str>,
 ) -> Result<Principal, (StatusCode, String)> {
-    authenticate(front, headers, address).await.map_err(|error| (error.status(), error.message().to_owned()))
+    authenticate(front, headers, door, named).await.map_err(|error| (error.status(), error.message().to_owned()))
 }
 
 /// Returns who is asking. Failed attempts are slowed down as on the wire.
-async fn authenticate(front: &Front, headers: &HeaderMap, address: SocketAddr) -> Result<Principal> {
+async fn authenticate(front: &Front, headers: &HeaderMap, door: Door, named: Option<&str>) -> Result<Principal> {
     let credential = credential(headers)?;
-    let (user, from) = (credential.user(), Some(address.ip()));
+    let (user, from) = (credential.user(), Some(door.address.ip()));
     tokio::time::sleep(front.identities.delay(user, from).min(DELAY_MAX)).await;
+    let is_named = |principal: &Principal| named.is_none_or(|named| principal.user.as_str() == named);
     let principal = match &credential {
-        Credential::Key(key) => front.engine.principal_of_key(key).await?,
+        Credential::Key(key) => front.engine.principal_of_key(key).await?.filter(is_named),
         Credential::Token(token) => front.identities.by_token(token).await?,
         Credential::Password { user, password } => front.identities.by_password(user, password).await?,
     };
@@ -261,38 +277,33 @@ async fn authenticate(front: &Front, headers: &HeaderMap, address: SocketAddr) -
         None => front.identities.failed(user, from),
     }
     let failed = || match &credential {
-        Credential::Key(_) => "the API key is not valid".to_owned(),
+        Credential::Key(_) => match named {
+            Some(named) => format!("the API key is not one of user \"{named}\""),
+            None => "the API key is not valid".to_owned(),
+        },
         Credential::Token(_) => "the token is not valid".to_owned(),
         Credential::Password { user, .. } => format!("password authentication failed for user \"{user}\""),
     };
-    record(front, &credential, address, principal.as_ref(), &failed)?;
+    let claimed = named.or(Some(user).filter(|user| !user.is_empty()));
+    let refused = principal.is_none().then(|| SqlError::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, failed()));
+    let login = Login {
+        user: principal.as_ref().map(|principal| principal.user.as_str()).or(claimed),
+        method: Some(credential.method()),
+        error: refused.as_ref(),
+        ..Login::default()
+    };
+    record(front, door, login)?;
     principal.ok_or_else(|| RestError::unauthenticated(failed()))
 }
 
 /// Records who came, and who did not get in.
-fn record(
-    front: &Front,
-    credential: &Credential,
-    address: SocketAddr,
-    principal: Option<&Principal>,
-    failed: &dyn Fn() -> String,
-) -> Result<()> {
+///
+/// # Errors
+/// 58030 if it cannot be recorded and must be.
+pub(crate) fn record(front: &Front, door: Door, login: Login<'_>) -> Result<(), SqlError> {
     let Some(audit) = &front.audit else { return Ok(()) };
-    let error = match principal {
-        Some(_) => None,
-        None => Some(SqlError::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, failed())),
-    };
-    let claimed = Some(credential.user()).filter(|user| !user.is_empty());
-    let origin = address.to_string();
-    let login = Login {
-        over: "http",
-        origin: &origin,
-        user: principal.map(|principal| principal.user.as_str()).or(claimed),
-        method: Some(credential.method()),
-        error: error.as_ref(),
-        ..Login::default()
-    };
-    Ok(audit.login(&login)?)
+    let origin = door.address.to_string();
+    audit.login(&Login { over: door.over, origin: &origin, tls: door.tls, ..login })
 }
 
 async fn database(engine: &Engine, headers: &HeaderMap) -> Result<String> {

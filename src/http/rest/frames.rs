@@ -2,12 +2,14 @@
 //!
 //! A compressed buffer begins with its length when it is not (Arrow, "Serialization and Interprocess Communication",
 //! `BodyCompression`). Arrow asks for so much memory at once, and where there is not so much the process ends. So what a
-//! message says is added up first, and more than [`MESSAGE_BYTES_MAX`] is refused (54000).
+//! message says, or has if that is more, is added up first, and more than [`MESSAGE_BYTES_MAX`] is refused (54000).
 
-use arrow::ipc::{Message, root_as_message};
+use arrow::ipc::{CompressionType, Message, root_as_message};
 use bytes::{Bytes, BytesMut};
 use lancegate_engine::error::SqlError;
 use lancegate_engine::sqlstate::SqlState;
+
+use super::lz4::unpacked_bytes;
 
 /// The most bytes of one message, as it is sent and as it says that it is once it is decompressed.
 pub(crate) const MESSAGE_BYTES_MAX: u64 = 1 << 31;
@@ -94,16 +96,23 @@ fn prefix(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((start, usize::try_from(length).unwrap_or(usize::MAX)))
 }
 
-/// Returns how many bytes the compressed buffers of a message say that they have; none for any other message.
+/// Returns how many bytes the compressed buffers of a message say that they have, or have; none for any other message.
 pub(crate) fn decompressed(message: &Message<'_>, body: &[u8]) -> u64 {
     let batch = message.header_as_record_batch();
     let batch = batch.or_else(|| message.header_as_dictionary_batch()?.data());
-    let buffers = batch.filter(|batch| batch.compression().is_some()).and_then(|batch| batch.buffers());
-    buffers.into_iter().flatten().fold(0_u64, |sum, buffer| {
+    let Some((compression, buffers)) = batch.and_then(|batch| batch.compression().zip(batch.buffers())) else {
+        return 0;
+    };
+    let is_lz4 = compression.codec() == CompressionType::LZ4_FRAME;
+    buffers.iter().fold(0_u64, |sum, buffer| {
         let at = usize::try_from(buffer.offset()).unwrap_or(usize::MAX);
-        let told = body.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|told| i64::from_le_bytes(*told));
-        // -1 says that the buffer is not compressed after all.
-        sum.saturating_add(told.map_or(0, |told| told.max(0).unsigned_abs()))
+        let Some((told, rest)) = body.get(at..).and_then(|rest| rest.split_first_chunk::<8>()) else { return sum };
+        // Zero is nothing, and -1 says that the buffer is not compressed after all.
+        let Some(told) = u64::try_from(i64::from_le_bytes(*told)).ok().filter(|told| *told > 0) else { return sum };
+        let length = usize::try_from(buffer.length()).unwrap_or(usize::MAX).saturating_sub(8).min(rest.len());
+        // The other codec stops where it was said that it ends.
+        let has = if is_lz4 { unpacked_bytes(&rest[..length]) } else { 0 };
+        sum.saturating_add(told.max(has))
     })
 }
 
@@ -119,7 +128,6 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-    use arrow::ipc::CompressionType;
     use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
 
     use super::*;
@@ -166,6 +174,18 @@ mod tests {
         stream[at..at + 8].copy_from_slice(&(1_i64 << 60).to_le_bytes());
         let refused = cut(&stream, 1_000).unwrap_err();
         assert_eq!(refused.code, SqlState::PROGRAM_LIMIT_EXCEEDED);
+    }
+
+    #[test]
+    fn r02_a_length_that_is_said_to_be_small_is_not_believed_either() {
+        let mut stream = stream(Some(CompressionType::LZ4_FRAME));
+        let told = 80_000_i64.to_le_bytes();
+        let at = stream.windows(8).position(|window| window == told).expect("the length of the values");
+        stream[at..at + 8].copy_from_slice(&8_i64.to_le_bytes());
+        let frames = cut(&stream, stream.len()).unwrap();
+        let (start, length) = prefix(&frames[1]).unwrap();
+        let message = root_as_message(&frames[1][start..start + length]).unwrap();
+        assert_eq!(decompressed(&message, &frames[1][start + length..]), 80_000);
     }
 
     #[test]

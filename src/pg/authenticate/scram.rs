@@ -9,7 +9,7 @@ use lancegate_wire::frontend::SaslInitialResponse;
 
 use super::{Proven, Way};
 use crate::pg::connection::Transport;
-use crate::pg::startup::StartupError;
+use crate::pg::startup::{StartupError, reach};
 use lancegate_engine::error::SqlError;
 use lancegate_engine::sqlstate::SqlState;
 
@@ -21,6 +21,7 @@ impl<S: Transport> Way<'_, S> {
     /// does not follow the exchange.
     pub(super) async fn scram(mut self) -> Result<Proven, StartupError> {
         let user = self.attempt.user;
+        reach("login.account").await?;
         let candidate = self.shared.identities.candidate(user).await?;
         let nonce = random_bytes().map_err(SqlError::internal)?;
         let binding = self.attempt.peer.binding.clone();

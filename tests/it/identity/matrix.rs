@@ -11,11 +11,18 @@ use std::collections::BTreeSet;
 use tokio_postgres::Client;
 
 use super::{Files, key, records};
+
+mod functions;
+mod objects;
+mod requests;
+
+use objects::{target, ways};
+
 use crate::harness::Gateway;
 use crate::rows::{describe, rows, run, value};
 
 /// A statement about the objects of schema `{s}`: tables `t` and `t2`, `t` with a
-/// computed column `c`, a view `v` of `t`, a materialized view `mv` and a secret `k`.
+/// computed column `c`, a view `v` of `t`, a materialized view `mv`, a secret `k` and a Function `f`.
 /// `{job}` is a job that has ended; `{x}` a name of its own.
 struct Case {
     statement: &'static str,
@@ -45,7 +52,7 @@ const fn about_job(statement: &'static str) -> Case {
 
 /// Codes of an answer that a privilege is missing, or that an object is not there for
 /// whoever may not know of it.
-const DENIED: [&str; 5] = ["42501", "42P01", "3F000", "3D000", "42704"];
+const DENIED: [&str; 6] = ["42501", "42P01", "3F000", "3D000", "42704", "42883"];
 /// Codes of a way that a statement cannot be sent.
 const NO_WAY: [&str; 3] = ["0A000", "42601", "42809"];
 
@@ -74,8 +81,13 @@ struct Matrix {
 
 impl Matrix {
     async fn new() -> Self {
+        Self::with(|audit| audit.to_owned()).await
+    }
+
+    /// Starts a gateway whose configuration is made of that of the record.
+    async fn with(config: impl FnOnce(&str) -> String) -> Self {
         let files = Files::new();
-        let gateway = Gateway::start_with(&format!("[audit]\n{}", key("file", &files.path("audit.jsonl"))));
+        let gateway = Gateway::start_with(&config(&format!("[audit]\n{}", key("file", &files.path("audit.jsonl")))));
         let admin = gateway.connect().await;
         Self { gateway, admin, files, number: 0 }
     }
@@ -94,8 +106,12 @@ impl Matrix {
         if all.contains("{s}.mv") {
             run(&self.admin, &format!("CREATE MATERIALIZED VIEW {schema}.mv AS SELECT id FROM {schema}.t2")).await;
         }
-        if all.contains("{s}.k ") || all.ends_with("{s}.k") {
+        if all.contains("{s}.k") {
             run(&self.admin, &format!("CREATE SECRET {schema}.k SECRET_STRING = 'x'")).await;
+        }
+        if all.contains("{s}.f") {
+            let source = "(x int64) RETURNS int64 LANGUAGE python AS 'def f(x): return x'";
+            run(&self.admin, &format!("CREATE FUNCTION {schema}.f {source}")).await;
         }
         if all.contains("COLUMN c") || all.contains("{job}") || all.contains("ERRORS") {
             run(&self.admin, &format!("ALTER TABLE {schema}.t ADD COLUMN c AS (id + 1)")).await;
@@ -124,11 +140,16 @@ impl Matrix {
             let by_client = code.is_empty() && case.statement.starts_with("COPY");
             assert!(by_client || code == case.may_fail, "{}: {}", case.statement, describe(&error));
         }
+        self.recorded(&staged, before, case.statement)
+    }
+
+    /// Returns what the first statement behind so many records needed, with the way to each object.
+    fn recorded(&self, staged: &Staged, before: usize, label: &str) -> BTreeSet<(String, String)> {
         let recorded = records(&self.files.path("audit.jsonl"));
         let of_it =
             recorded[before..].iter().filter(|record| record["event"] == "statement" && record["needs"].is_array());
         // Statements that a statement runs by itself, such as the first fill of a view, come behind it.
-        let first = of_it.clone().next().unwrap_or_else(|| panic!("{} needs nothing", case.statement));
+        let first = of_it.clone().next().unwrap_or_else(|| panic!("{label} needs nothing"));
         assert_eq!(first["outcome"], "allowed", "{first}");
         let mut needs = BTreeSet::new();
         for need in first["needs"].as_array().unwrap() {
@@ -142,7 +163,7 @@ impl Matrix {
             }
             needs.insert((text("privilege"), object));
         }
-        assert!(!needs.is_empty(), "{} needs nothing: {first}", case.statement);
+        assert!(!needs.is_empty(), "{label} needs nothing: {first}");
         needs
     }
 
@@ -214,6 +235,8 @@ impl Staged {
     async fn relations(&self, admin: &Client) -> Vec<String> {
         let mut seen = rows(admin, &format!("SHOW TABLES IN {}", self.schema)).await;
         seen.extend(rows(admin, &format!("SHOW VIEWS IN {}", self.schema)).await);
+        let functions = rows(admin, "SHOW FUNCTIONS").await;
+        seen.extend(functions.into_iter().filter(|function| function.contains(&format!("[{}]", self.schema))));
         for table in ["t", "t2"] {
             // Its owner may be another by now.
             if let Ok(messages) = admin.simple_query(&format!("SELECT * FROM {}.{table}", self.schema)).await {
@@ -230,38 +253,11 @@ fn expect_denied(label: &str, codes: &[&str], answer: Result<(), tokio_postgres:
     assert!(codes.contains(&code), "{label}: {}", describe(&error));
 }
 
-/// Returns the objects that lead to one: its namespaces and its database.
-fn ways(object: &str) -> Vec<String> {
-    let Some((kind, rest)) = object.split_once(':') else { return Vec::new() };
-    let (database, path) = rest.split_once(':').unwrap_or((rest, ""));
-    let above = |path: &str| path.rsplit_once('$').map(|(above, _)| above.to_owned());
-    let mut found = Vec::new();
-    if kind != "database" {
-        found.push(format!("database:{database}"));
-        let mut next = above(path);
-        while let Some(path) = next {
-            next = above(&path);
-            found.push(format!("namespace:{database}:{path}"));
-        }
-    }
-    found
-}
-
-/// Returns an object as GRANT names it.
-fn target(object: &str) -> String {
-    let Some((kind, rest)) = object.split_once(':') else { return object.to_uppercase() };
-    let (_, path) = rest.split_once(':').unwrap_or(("", rest));
-    let name = path.replace('$', ".");
-    match kind {
-        "database" => format!("DATABASE {rest}"),
-        "namespace" => format!("SCHEMA {name}"),
-        "table" if name.ends_with(".mv") => format!("MATERIALIZED VIEW {name}"),
-        other => format!("{} {name}", other.to_uppercase()),
-    }
-}
-
 async fn check_all(cases: &[Case]) {
-    let mut matrix = Matrix::new().await;
+    check_in(Matrix::new().await, cases).await;
+}
+
+async fn check_in(mut matrix: Matrix, cases: &[Case]) {
     for case in cases {
         matrix.check(case).await;
     }
@@ -283,6 +279,9 @@ async fn z01_queries() {
         query("SELECT id FROM {s}.t WHERE id IN (SELECT id FROM {s}.t2)"),
         query("SELECT id FROM {s}.mv"),
         query("TABLE {s}.t"),
+        change("SHOW COLUMNS IN {s}.t"),
+        change("DESCRIBE {s}.t"),
+        change("SHOW INDEXES IN {s}.t"),
     ])
     .await;
 }
@@ -317,6 +316,7 @@ async fn z01_definitions() {
         change("ALTER TABLE {s}.t ADD COLUMN n BIGINT"),
         change("ALTER TABLE {s}.t ADD COLUMN n AS (id + 2)"),
         change("ALTER TABLE {s}.t RENAME COLUMN body TO text"),
+        change("ALTER TABLE {s}.t DROP COLUMN body"),
         change("ALTER TABLE {s}.t2 RENAME TO t3"),
         change("CREATE VIEW {s}.w AS SELECT id FROM {s}.t"),
         change("CREATE OR REPLACE VIEW {s}.v AS SELECT id FROM {s}.t"),
@@ -347,6 +347,8 @@ async fn z01_administration() {
         with("CREATE USER {x}", "ALTER USER {x} CONNECTION LIMIT 3"),
         with("CREATE USER {x}", "DROP USER {x}"),
         change("SHOW USERS"),
+        change("SHOW ROLES"),
+        change("SHOW GRANTS ON TABLE {s}.t"),
         with("CREATE USER {x}", "CREATE API KEY {x} FOR USER {x}"),
         change("SHOW GPU CLASSES"),
         change("LISTEN lancegate_jobs"),
@@ -373,18 +375,7 @@ async fn z01_z03_z05_jobs() {
         about_job("RESUME JOB '{job}'"),
         about_job("CANCEL JOB '{job}'"),
         change("SHOW ERRORS ON {s}.t"),
+        change("SHOW JOBS FOR TABLE {s}.t"),
     ])
     .await;
-}
-
-#[test]
-fn objects_are_spelled_as_grant_wants_them() {
-    assert_eq!(target("system"), "SYSTEM");
-    assert_eq!(target("database:lancegate"), "DATABASE lancegate");
-    assert_eq!(target("namespace:lancegate:z1"), "SCHEMA z1");
-    assert_eq!(target("table:lancegate:z1$t"), "TABLE z1.t");
-    assert_eq!(target("table:lancegate:z1$mv"), "MATERIALIZED VIEW z1.mv");
-    assert_eq!(ways("table:lancegate:z1$t"), ["database:lancegate", "namespace:lancegate:z1"]);
-    assert_eq!(ways("namespace:lancegate:z1"), ["database:lancegate"]);
-    assert!(ways("system").is_empty() && ways("database:lancegate").is_empty());
 }

@@ -136,6 +136,67 @@ async fn a13_users_that_are_there_and_those_that_are_not_look_alike() {
     assert!(seen.iter().all(|one| *one == seen[0]), "{seen:?}");
 }
 
+/// Returns Welch's t of two samples, each without its slowest tenth: those say what else the machine did.
+fn welch(samples: [&mut Vec<f64>; 2]) -> f64 {
+    let of = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times.truncate(times.len() * 9 / 10);
+        let count = times.len() as f64;
+        let mean = times.iter().sum::<f64>() / count;
+        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        (mean, variance / count)
+    };
+    let [one, other] = samples.map(of);
+    (one.0 - other.0) / (one.1 + other.1).sqrt()
+}
+
+#[tokio::test]
+async fn a13_the_time_of_an_answer_does_not_tell_whether_a_user_is_there() {
+    // As many logins of each kind, three by each name: the fourth would be held back.
+    const NAMES: usize = 112;
+    const KINDS: [&str; 3] = ["known", "absent", "nopass"];
+    let gateway = Gateway::start();
+    let admin = gateway.connect().await;
+    for number in 0..NAMES {
+        run(&admin, &format!("CREATE USER known{number:03} PASSWORD 'a long one'; CREATE USER nopass{number:03}"))
+            .await;
+    }
+    let none = || [Vec::new(), Vec::new(), Vec::new()];
+    let (mut offers, mut challenges, mut refusals) = (none(), none(), none());
+    for number in 0..NAMES * 3 {
+        for offset in 0..KINDS.len() {
+            // None of the kinds comes always first.
+            let kind = (number + offset) % KINDS.len();
+            let user = format!("{}{:03}", KINDS[kind], number % NAMES);
+            let mut raw = Raw::open(gateway.pg_addr()).await;
+            let began_at = Instant::now();
+            raw.send(&startup(0, &[("user", &user), ("database", USER)])).await;
+            raw.next().await.unwrap();
+            offers[kind].push(began_at.elapsed().as_secs_f64());
+            let mut scram = ScramSha256::new(b"wrong", ChannelBinding::unsupported());
+            let began_at = Instant::now();
+            raw.send(&first("SCRAM-SHA-256", scram.message())).await;
+            let challenge = raw.next().await.unwrap();
+            challenges[kind].push(began_at.elapsed().as_secs_f64());
+            scram.update(&challenge.body[4..]).unwrap();
+            let began_at = Instant::now();
+            raw.send(&message(b'p', scram.message())).await;
+            raw.expect_fatal("28P01").await;
+            refusals[kind].push(began_at.elapsed().as_secs_f64());
+        }
+    }
+    for (what, mut times) in [("offer", offers), ("challenge", challenges), ("refusal", refusals)] {
+        let [known, absent, nopass] = &mut times;
+        for (name, t) in [
+            ("known and absent", welch([&mut known.clone(), &mut absent.clone()])),
+            ("known and without a password", welch([known, nopass])),
+        ] {
+            eprintln!("{what}, {name}: t = {t:.2}");
+            assert!(t.abs() < 4.5, "{what}: {name} are told apart: t = {t:.2}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a15_what_a_start_up_asks_for_is_a_setting_and_nothing_runs_before_it() {
     let gateway = Gateway::start();

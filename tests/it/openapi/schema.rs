@@ -9,11 +9,34 @@ const NOTES: [&str; 6] = ["title", "description", "default", "format", "$schema"
 /// The schemas of a document.
 pub(super) struct Schemas<'a> {
     named: &'a Value,
+    /// Whether a field that no schema names is wrong.
+    closed: bool,
 }
 
 impl<'a> Schemas<'a> {
     pub(super) fn of(document: &'a Value) -> Self {
-        Self { named: &document["components"]["schemas"] }
+        Self { named: &document["components"]["schemas"], closed: false }
+    }
+
+    /// Checks an answer, all of whose fields have to be in the document: an object has no others than its schema
+    /// names, unless that says what others are.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub(super) fn check_answer(&self, schema: &Value, value: &Value) -> Result<(), String> {
+        Self { named: self.named, closed: true }.check(schema, value)
+    }
+
+    fn ensure_documented(words: &serde_json::Map<String, Value>, value: &Value) -> Result<(), String> {
+        let is_open = words.contains_key("additionalProperties");
+        let is_object = words.contains_key("properties") || words.get("type").is_some_and(|one| *one == "object");
+        let Value::Object(fields) = value else { return Ok(()) };
+        let known = words.get("properties").and_then(Value::as_object);
+        let mut unknown = fields.keys().filter(|name| known.is_none_or(|known| !known.contains_key(*name)));
+        match unknown.next() {
+            Some(name) if is_object && !is_open => Err(format!("{name} is not in the document")),
+            _ => Ok(()),
+        }
     }
 
     /// Checks a value.
@@ -24,6 +47,9 @@ impl<'a> Schemas<'a> {
         let Value::Object(words) = schema else {
             return if *schema == Value::Bool(true) { Ok(()) } else { Err(format!("{value} may not be there")) };
         };
+        if self.closed {
+            Self::ensure_documented(words, value)?;
+        }
         for (word, said) in words {
             match word.as_str() {
                 "$ref" => {
@@ -133,6 +159,19 @@ fn the_checker_finds_what_is_wrong() {
     {
         assert!(schemas.check(&a, &bad).is_err(), "{bad}");
     }
+    // What a request may have beside its fields, an answer may not.
+    let open = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+    let (known, more) = (json!({ "n": 1 }), json!({ "n": 1, "m": 1 }));
+    schemas.check(&open, &more).unwrap();
+    schemas.check_answer(&open, &known).unwrap();
+    assert!(schemas.check_answer(&open, &more).is_err());
+    let nested = json!({ "type": "array", "items": { "anyOf": [{ "type": "null" }, open] } });
+    schemas.check_answer(&nested, &json!([null, known])).unwrap();
+    assert!(schemas.check_answer(&nested, &json!([more])).is_err());
+    let nothing = json!({ "type": "object" });
+    schemas.check_answer(&nothing, &json!({})).unwrap();
+    assert!(schemas.check_answer(&nothing, &more).is_err());
+    schemas.check_answer(&json!({ "type": "object", "additionalProperties": true }), &more).unwrap();
     let pair = json!({ "type": "array", "prefixItems": [{ "type": "string" }, { "type": "string" }], "maxItems": 2 });
     schemas.check(&pair, &json!(["a", "b"])).unwrap();
     assert!(schemas.check(&pair, &json!(["a", 1])).is_err() && schemas.check(&pair, &json!(["a", "b", "c"])).is_err());

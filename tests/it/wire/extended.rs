@@ -1,6 +1,6 @@
 //! The extended protocol, message by message.
 
-use super::raw::{Raw, bind, close, code, describe, execute, kinds, parse, query, sync};
+use super::raw::{Raw, Reply, bind, close, code, describe, execute, kinds, parse, query, sync};
 use crate::harness::Gateway;
 
 const NUMBERS: &str = "SELECT n FROM (VALUES (1), (2), (3), (4), (5)) AS t (n) ORDER BY n";
@@ -127,38 +127,103 @@ async fn a_failed_block_refuses_everything_but_its_end() {
     assert_eq!(replies.last().unwrap().body, b"I");
 }
 
+/// How the statements of one sequence go: which of three fails, and at which message.
+#[derive(Clone, Copy)]
+enum Broken {
+    Nowhere,
+    AtParse(usize),
+    AtBind(usize),
+}
+
+impl Broken {
+    fn of(random: usize) -> Self {
+        match random % 7 {
+            at @ 0..3 => Self::AtParse(at),
+            at @ 3..6 => Self::AtBind(at - 3),
+            _ => Self::Nowhere,
+        }
+    }
+
+    /// The messages of a sequence whose answers carry these tags.
+    fn sequence(self, tags: &[String; 3]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (number, tag) in tags.iter().enumerate() {
+            let (sql, value) = match self {
+                Self::AtParse(at) if at == number => ("SELECT nothing".to_owned(), tag.as_str()),
+                Self::AtBind(at) if at == number => ("SELECT $1::int".to_owned(), tag.as_str()),
+                _ => (format!("SELECT '{tag}', $1::text"), tag.as_str()),
+            };
+            bytes.extend([parse("", &sql), bind("", "", &[value]), execute("", 0)].concat());
+        }
+        bytes.extend(sync());
+        bytes
+    }
+
+    fn kinds(self) -> String {
+        match self {
+            Self::Nowhere => "12DC".repeat(3) + "Z",
+            Self::AtParse(at) => "12DC".repeat(at) + "EZ",
+            Self::AtBind(at) => "12DC".repeat(at) + "1EZ",
+        }
+    }
+
+    fn rows(self) -> usize {
+        match self {
+            Self::Nowhere => 3,
+            Self::AtParse(at) | Self::AtBind(at) => at,
+        }
+    }
+}
+
 #[tokio::test]
-async fn many_pipelining_clients_get_their_own_answers() {
-    let gateway = Gateway::start();
+async fn p19_200_pipelining_clients_get_their_own_answers_whatever_fails_between() {
+    const CLIENTS: usize = 200;
+    const ROUNDS: usize = 10;
+    const SEQUENCES: usize = 5;
+    let gateway = Gateway::start_with("[pg]\nmax_connections = 250\n");
     let mut clients = tokio::task::JoinSet::new();
-    for client in 0..40 {
+    for client in 0..CLIENTS {
         let mut raw = Raw::session(&gateway).await;
         clients.spawn(async move {
-            for round in 0..20 {
-                let tag = format!("{client}-{round}");
-                let sql = format!("SELECT '{tag}'");
-                let broken = (client + round) % 3 == 0;
-                let second = if broken { "SELECT nothing" } else { "SELECT $1::text" };
-                let replies = raw
-                    .exchange(&[
-                        parse("", &sql),
-                        bind("", "", &[]),
-                        execute("", 0),
-                        parse("", second),
-                        bind("", "", &[&tag]),
-                        execute("", 0),
-                        sync(),
-                    ])
-                    .await;
-                let expected = if broken { "12DCEZ" } else { "12DC12DCZ" };
-                assert_eq!(kinds(&replies), expected);
-                for row in replies.iter().filter(|reply| reply.kind == 'D') {
-                    assert_eq!(row.row(), [Some(tag.clone())]);
+            // xorshift: each client has its own errors, the same in every run.
+            let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(client as u64 + 1);
+            let mut counted = (0, 0);
+            for round in 0..ROUNDS {
+                let sequences: Vec<(Broken, [String; 3])> = (0..SEQUENCES)
+                    .map(|sequence| {
+                        state ^= state << 13;
+                        state ^= state >> 7;
+                        state ^= state << 17;
+                        let tag = |statement: usize| format!("c{client}-r{round}-s{sequence}-{statement}");
+                        (Broken::of((state >> 8) as usize), [tag(0), tag(1), tag(2)])
+                    })
+                    .collect();
+                let pipeline: Vec<u8> = sequences.iter().flat_map(|(broken, tags)| broken.sequence(tags)).collect();
+                raw.send(&pipeline).await;
+                for (broken, tags) in &sequences {
+                    let replies = raw.until_ready().await;
+                    assert_eq!(kinds(&replies), broken.kinds(), "{tags:?}: {replies:?}");
+                    let rows: Vec<_> = replies.iter().filter(|reply| reply.kind == 'D').map(Reply::row).collect();
+                    let expected = tags[..broken.rows()].iter().map(|tag| vec![Some(tag.clone()), Some(tag.clone())]);
+                    assert_eq!(rows, expected.collect::<Vec<_>>());
+                    if let Some(error) = replies.iter().find(|reply| reply.kind == 'E')
+                        && let Broken::AtBind(at) = broken
+                    {
+                        let told = error.field('M').unwrap();
+                        assert!(told.contains(&tags[*at]), "{told}");
+                    }
+                    counted.0 += rows.len();
+                    counted.1 += replies.iter().filter(|reply| reply.kind == 'E').count();
                 }
             }
+            counted
         });
     }
-    while let Some(client) = clients.join_next().await {
-        client.unwrap();
+    let (mut rows, mut errors) = (0, 0);
+    while let Some(counted) = clients.join_next().await {
+        let counted = counted.unwrap();
+        (rows, errors) = (rows + counted.0, errors + counted.1);
     }
+    eprintln!("{rows} rows and {errors} errors, each its client's");
+    assert!(rows > CLIENTS * ROUNDS * SEQUENCES && errors > CLIENTS * ROUNDS, "{rows} {errors}");
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::io::AsyncReadExt as _;
+
 use super::raw::{Raw, USER, bind, code, kinds, message, parse, query, startup, sync};
 use super::session::ENDLESS;
 use crate::harness::{Gateway, PASSWORD, until};
@@ -84,18 +86,62 @@ async fn p12_invalid_utf_8_is_refused_wherever_text_is() {
     }
 }
 
+/// Returns how many queries were canceled, once there is one.
+pub(crate) async fn canceled(gateway: &Gateway) -> Option<String> {
+    let metrics = reqwest::get(gateway.http_url("/metrics")).await.unwrap().text().await.unwrap();
+    let line = |name: &str| metrics.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+    line("gateway_statements_total{kind=\"query\",outcome=\"canceled\"}")
+        .or_else(|| line("gateway_statements_total{outcome=\"canceled\",kind=\"query\"}"))
+        .filter(|line| !line.ends_with(" 0"))
+}
+
+/// A terabyte, to a client that reads a few bytes each second.
+#[tokio::test]
+async fn p14_a_client_that_hardly_reads_is_given_up_and_holds_no_memory() {
+    let gateway = Gateway::start_with("[pg]\nwrite_timeout = '2s'\n");
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut raw = Raw::over(socket.connect(gateway.pg_addr()).await.unwrap());
+    raw.send(&startup(0, &[("user", USER), ("database", USER)])).await;
+    raw.log_in(PASSWORD).await;
+    raw.until_ready().await;
+    let before = gateway.resident_bytes();
+    raw.send(&query("SELECT repeat('x', 1000) FROM generate_series(1, 1000000000)")).await;
+    let began_at = Instant::now();
+    let reading = async {
+        let mut byte = [0];
+        while raw.stream.read_exact(&mut byte).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let mut largest = 0;
+    let given_up = until("the end of the statement", async || {
+        largest = largest.max(gateway.resident_bytes());
+        canceled(&gateway).await
+    });
+    tokio::select! {
+        () = reading => panic!("what was sent is there to be read for longer"),
+        _ = given_up => {}
+    }
+    let (took, grown) = (began_at.elapsed(), largest.saturating_sub(before));
+    eprintln!("given up after {took:?}, with {grown} bytes more");
+    assert!(took > Duration::from_secs(2) && took < Duration::from_secs(20), "{took:?}");
+    assert!(grown < 64 << 20, "{grown} bytes");
+    // The session is over, too: only the one that asks is left.
+    let client = gateway.connect().await;
+    until("the end of the session", async || {
+        let sessions = crate::rows::rows(&client, "SELECT count(*) FROM pg_catalog.pg_stat_activity").await;
+        (sessions == ["1"]).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn p15_a_client_that_is_gone_takes_its_statement_along() {
     let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     raw.send(&query(ENDLESS)).await;
-    let canceled = async || {
-        let metrics = reqwest::get(gateway.http_url("/metrics")).await.unwrap().text().await.unwrap();
-        let line = |name: &str| metrics.lines().find(|line| line.starts_with(name)).map(str::to_owned);
-        line("gateway_statements_total{kind=\"query\",outcome=\"canceled\"}")
-            .or_else(|| line("gateway_statements_total{outcome=\"canceled\",kind=\"query\"}"))
-            .filter(|line| !line.ends_with(" 0"))
-    };
+    let canceled = async || canceled(&gateway).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let began_at = Instant::now();
     drop(raw);

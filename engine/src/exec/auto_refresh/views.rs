@@ -145,7 +145,7 @@ pub(crate) async fn status(engine: &Engine, record: &Table, version: u64, state:
     let active_of = |key: &str| active.iter().find(|active| active.key == key);
     let preparation = engine.jobs().preparations().of(&binding.key, version);
     let sight = Sight {
-        now: chrono::Utc::now(),
+        now: crate::clock::now(),
         config: engine.jobs().auto(),
         binding,
         history: history.as_ref(),

@@ -92,7 +92,7 @@ async fn interrupted(engine: &Engine, session: &Session, id: JobId, ctx: &Statem
         Some(CancelReason::User | CancelReason::StatementTimeout(_)) | None => {}
     }
     let by = session.principal.user.as_str();
-    engine.catalog().request_cancel(id, by, chrono::Utc::now()).await?;
+    engine.catalog().request_cancel(id, by, crate::clock::now()).await?;
     // The answer tells what became of the job, so it waits for its end. A job
     // whose last commit was faster than the request has succeeded.
     let ended = engine.jobs().wait(id, &StatementContext::new()).await?;

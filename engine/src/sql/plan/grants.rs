@@ -26,6 +26,8 @@ pub enum GrantPlan {
     Revoke {
         /// What is taken away.
         grants: Vec<Grant>,
+        /// Whether there is no such object, or not any more.
+        missing: bool,
     },
     /// GRANT ROLE.
     GrantRole {
@@ -64,12 +66,17 @@ impl GrantPlan {
         }
     }
 
-    /// Returns what is needed: OWNERSHIP of the object; OPERATE on the system,
-    /// which has no owner, and for roles.
+    /// Returns what is needed: OWNERSHIP of the object, or of what it would be in if it
+    /// is not there; OPERATE on the system, which has no owner, and for roles.
     pub fn requirements(&self) -> Vec<Requirement> {
         let operate = || vec![Requirement::new(Privilege::Operate, Object::System)];
         match self {
-            Self::Grant { grants } | Self::Revoke { grants } => {
+            Self::Revoke { grants, missing: true } => {
+                let mut needed: Vec<Requirement> = grants.iter().map(authority_above).collect();
+                needed.dedup();
+                needed
+            }
+            Self::Grant { grants } | Self::Revoke { grants, missing: false } => {
                 let mut needed: Vec<Requirement> = grants.iter().map(authority).collect();
                 needed.dedup();
                 needed
@@ -104,6 +111,13 @@ fn authority(grant: &Grant) -> Requirement {
     }
 }
 
+fn authority_above(grant: &Grant) -> Requirement {
+    match grant.object.parents().pop() {
+        Some(above) => Requirement::new(Privilege::Ownership, above),
+        None => Requirement::new(Privilege::Operate, Object::System),
+    }
+}
+
 impl Planner {
     /// Binds a statement about privileges.
     ///
@@ -122,8 +136,12 @@ impl Planner {
                 GrantPlan::Grant { grants }
             }
             Statement::Revoke(revoke) => {
-                let object = self.grant_object(&revoke.target, false).await?;
-                GrantPlan::Revoke { grants: grants(&revoke.privileges, &object, &revoke.grantees)? }
+                let (object, missing) = match self.grant_object(&revoke.target, true).await {
+                    Ok(object) => (object, false),
+                    // What is wrong with it otherwise is wrong again.
+                    Err(_) => (self.grant_object(&revoke.target, false).await?, true),
+                };
+                GrantPlan::Revoke { grants: grants(&revoke.privileges, &object, &revoke.grantees)?, missing }
             }
             Statement::GrantRole(grant) => GrantPlan::GrantRole { bindings: bindings(&grant.roles, &grant.grantees)? },
             Statement::RevokeRole(revoke) => {
