@@ -22,6 +22,8 @@ pub struct Caller {
     pub settings: Settings,
     /// The temporary tables that it finds.
     pub(crate) temp: Arc<TempTables>,
+    /// The branch of tables, if it is not main.
+    pub(crate) branch: Option<String>,
     state: OnceLock<Arc<PlannerState>>,
 }
 
@@ -49,6 +51,7 @@ impl Caller {
             database: session.database.clone(),
             settings: session.settings.clone(),
             temp: Arc::clone(&session.temp),
+            branch: session.branch.clone(),
             state: OnceLock::new(),
         });
         *last = Some(Arc::clone(&caller));
@@ -59,6 +62,7 @@ impl Caller {
         self.settings.revision() == session.settings.revision()
             && self.session_id == session.id
             && self.database == session.database
+            && self.branch == session.branch
             && self.principal == session.principal
     }
 
@@ -67,7 +71,7 @@ impl Caller {
     pub(crate) fn moved(&self, database: String, settings: Settings) -> Self {
         let Self { session_id, principal, .. } = self;
         let (session_id, principal) = (*session_id, principal.clone());
-        Self { session_id, principal, database, settings, temp: Arc::default(), state: OnceLock::new() }
+        Self { session_id, principal, database, settings, temp: Arc::default(), branch: None, state: OnceLock::new() }
     }
 
     /// Returns the state that this caller's statements are planned in: `base`,
