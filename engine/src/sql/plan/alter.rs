@@ -48,18 +48,10 @@ pub enum AlterAction {
         /// The new one.
         to: String,
     },
-    /// Changes the type of a column.
-    AlterType {
-        /// The column.
-        column: String,
-        /// The new type.
-        data_type: DataType,
-    },
-    /// Lets a column take NULL.
-    DropNotNull {
-        /// The column.
-        column: String,
-    },
+    /// Changes what columns hold.
+    AlterColumns(Vec<ColumnEdit>),
+    /// Changes what the metadata of fields says, in this order.
+    SetMetadata(Vec<typed::MetadataChange>),
     /// Changes the automatic refresh of a computed column.
     SetAutoRefresh {
         /// The column.
@@ -71,6 +63,17 @@ pub enum AlterAction {
     },
     /// Gives the table another name.
     RenameTable(TableName),
+}
+
+/// Another kind of values for a column.
+#[derive(Debug, Clone)]
+pub struct ColumnEdit {
+    /// The column.
+    pub column: String,
+    /// Its new type.
+    pub data_type: Option<DataType>,
+    /// Whether it takes NULL from now on.
+    pub drop_not_null: bool,
 }
 
 /// A bound ALTER of the name of a view.
@@ -218,7 +221,8 @@ impl Planner {
                 }
                 ensure_unread(table, column, "alter type of", &[])?;
                 let data_type = types::field(column, &alter.data_type, true)?.data_type().clone();
-                Some(AlterAction::AlterType { column: column.to_owned(), data_type })
+                let (column, data_type) = (column.to_owned(), Some(data_type));
+                Some(AlterAction::AlterColumns(vec![ColumnEdit { column, data_type, drop_not_null: false }]))
             }
             AlterOperation::AlterColumnSet(set) => {
                 let path = path(set.parent.as_ref(), &set.name);
@@ -450,6 +454,18 @@ fn merge(actions: &mut Vec<AlterAction>, action: AlterAction) {
         (Some(AlterAction::Declare(list)), AlterAction::Declare(more)) => list.extend(more),
         (Some(AlterAction::AddColumns(list)), AlterAction::AddColumns(more)) => list.extend(more),
         (Some(AlterAction::DropColumns(list)), AlterAction::DropColumns(more)) => list.extend(more),
+        (Some(AlterAction::SetMetadata(list)), AlterAction::SetMetadata(more)) => list.extend(more),
+        (Some(AlterAction::AlterColumns(list)), AlterAction::AlterColumns(more)) => {
+            for edit in more {
+                match list.iter_mut().find(|earlier| earlier.column == edit.column) {
+                    Some(earlier) => {
+                        earlier.data_type = edit.data_type.or_else(|| earlier.data_type.take());
+                        earlier.drop_not_null |= edit.drop_not_null;
+                    }
+                    None => list.push(edit),
+                }
+            }
+        }
         (_, action) => actions.push(action),
     }
 }
