@@ -121,6 +121,9 @@ pub struct Session {
     pub idempotency_key: Option<String>,
     /// Where it comes from, for the record: an address, or `local`.
     pub origin: Option<String>,
+    /// The branch on which tables are read and their rows changed; `None` is main. SQL has no word for it: client
+    /// libraries name one with each request.
+    pub branch: Option<String>,
     /// What binding made of this session and uses again.
     pub(crate) snapshot: Snapshot,
     /// The temporary tables.
@@ -146,6 +149,7 @@ impl Session {
             committed: None,
             idempotency_key: None,
             origin: None,
+            branch: None,
             snapshot: Snapshot::default(),
             temp: Arc::default(),
             numbers: Arc::default(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrow_flight::flight_service_server::FlightServiceServer;
-use axum::http::{HeaderName, HeaderValue, Request, Response};
+use axum::http::{HeaderValue, Request, Response};
 use futures::FutureExt as _;
 use tonic::Status;
 use tonic::body::Body;
@@ -20,11 +20,7 @@ use super::caller::authenticate;
 use super::error::{Result, internal};
 use super::listener::Peer;
 use super::service::Service;
-use crate::http::rest::Door;
-
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The longest id of a call that is taken over, in bytes.
-const REQUEST_ID_BYTES_MAX: usize = 128;
+use crate::http::rest::{Door, REQUEST_ID, request_id};
 
 /// The service behind its guard.
 #[derive(Debug, Clone)]
@@ -50,7 +46,7 @@ impl TowerService<Request<Body>> for Guarded {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let (mut inner, shared) = (self.inner.clone(), Arc::clone(&self.shared));
-        let id = id(&request);
+        let id = request_id(request.headers());
         let span = tracing::info_span!("call", id, path = request.uri().path());
         let answer = async move {
             match admit(&shared, &mut request).await {
@@ -78,11 +74,4 @@ async fn admit(shared: &FlightShared, request: &mut Request<Body>) -> Result<()>
     peer.has_authenticated();
     request.extensions_mut().insert(who);
     Ok(())
-}
-
-/// Returns the id that the client gives the call, or a new one.
-fn id(request: &Request<Body>) -> String {
-    let given = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok());
-    let usable = |id: &&str| (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
-    given.filter(usable).map_or_else(|| format!("{:032x}", rand::random::<u128>()), str::to_owned)
 }

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
@@ -101,11 +102,7 @@ pub(super) fn incoming(
     futures::stream::poll_fn(move |ctx| receiver.poll_recv(ctx))
 }
 
-#[derive(Debug)]
-enum Socket {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
+type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A connection that has a place, and a deadline until it authenticates.
 #[derive(Debug)]
@@ -127,9 +124,9 @@ impl Connection {
         // Small answers are whole messages.
         let _ = socket.set_nodelay(true);
         let socket = match tls {
-            None => Socket::Plain(socket),
+            None => Either::Left(socket),
             Some(tls) => match tokio::time::timeout(HANDSHAKE_TIME_MAX, tls.accept(socket)).await {
-                Ok(Ok(stream)) => Socket::Tls(Box::new(stream)),
+                Ok(Ok(stream)) => Either::Right(Box::new(stream)),
                 Ok(Err(error)) => {
                     tracing::debug!(%address, %error, "no TLS");
                     return None;
@@ -167,33 +164,21 @@ impl Connected for Connection {
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.watch(ctx)?;
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_read(ctx, into),
-            Socket::Tls(socket) => Pin::new(socket).poll_read(ctx, into),
-        }
+        Pin::new(&mut self.socket).poll_read(ctx, into)
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_write(ctx, bytes),
-            Socket::Tls(socket) => Pin::new(socket).poll_write(ctx, bytes),
-        }
+        Pin::new(&mut self.socket).poll_write(ctx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_flush(ctx),
-            Socket::Tls(socket) => Pin::new(socket).poll_flush(ctx),
-        }
+        Pin::new(&mut self.socket).poll_flush(ctx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_shutdown(ctx),
-            Socket::Tls(socket) => Pin::new(socket).poll_shutdown(ctx),
-        }
+        Pin::new(&mut self.socket).poll_shutdown(ctx)
     }
 
     fn poll_write_vectored(
@@ -201,16 +186,10 @@ impl AsyncWrite for Connection {
         ctx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_write_vectored(ctx, parts),
-            Socket::Tls(socket) => Pin::new(socket).poll_write_vectored(ctx, parts),
-        }
+        Pin::new(&mut self.socket).poll_write_vectored(ctx, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.socket {
-            Socket::Plain(socket) => socket.is_write_vectored(),
-            Socket::Tls(socket) => socket.is_write_vectored(),
-        }
+        self.socket.is_write_vectored()
     }
 }

@@ -64,6 +64,7 @@ pub(crate) use batches::is_too_deep;
 pub(crate) use caller::{BASIC, Door, authenticated, record};
 pub(crate) use frames::{MESSAGE_BYTES_MAX, decompressed, too_long};
 use openapi::{Doc, Operation, Registered, Signature};
+pub(crate) use request::{REQUEST_ID, request_id};
 pub(super) use request::{guard, limit_time};
 
 /// What the API stands on once the gateway is ready.

@@ -190,6 +190,11 @@ fn every_route() -> Vec<Asked> {
         post("/v1/table/{id}/errors", &["t"], none()),
         post("/v1/table/{id}/add_columns", &["t"], json!({ "new_columns": [{ "name": "z", "expression": "x" }] })),
         post("/v1/table/{id}/alter_columns", &["t"], json!({ "alterations": [{ "path": "z", "rename": "w" }] })),
+        post(
+            "/v1/table/{id}/update_field_metadata",
+            &["t"],
+            json!({ "updates": [{ "path": "w", "metadata": { "unit": "m" } }] }),
+        ),
         post("/v1/table/{id}/drop_columns", &["t"], json!({ "columns": ["w"] })),
         post("/v1/table/{id}/create_index", &["t"], json!({ "column": "x", "index_type": "BTREE", "name": "i" })),
         post("/v1/table/{id}/index/list", &["t"], none()),

@@ -21,7 +21,7 @@ from lancedb.remote.table import RemoteTable
 
 URL = os.environ["GATEWAY_URL"]
 KEY = os.environ["GATEWAY_KEY"]
-DATABASES = os.environ.get("GATEWAY_DBS", "suite_1,suite_2,suite_3,suite_4").split(",")
+DATABASES = os.environ.get("GATEWAY_DBS", ",".join(f"suite_{n}" for n in range(1, 9))).split(",")
 
 local_connect = lancedb.connect
 local_connect_async = lancedb.connect_async
@@ -79,6 +79,9 @@ RemoteTable.to_pandas = to_pandas
 
 async def drop_everything(db, path=()):
     path = list(path)
+    # The client lists views of the root alone, which is where the tests make them.
+    for view in await db.list_materialized_views() if not path else ():
+        await db.drop_materialized_view(view)
     for child in (await db.list_namespaces(namespace_path=path)).namespaces:
         await drop_everything(db, [*path, child])
         await db.drop_namespace([*path, child])

@@ -1,5 +1,6 @@
 //! Runs ALTER TABLE: each kind of change is one commit of the table.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -18,7 +19,8 @@ use crate::exec::refresh::binding_key;
 use crate::exec::{Engine, Outcome, session, tables};
 use crate::session::Session;
 use crate::sql::plan::AlterTablePlan;
-use crate::sql::plan::alter::AlterAction;
+use crate::sql::plan::alter::typed::MetadataChange;
+use crate::sql::plan::alter::{AlterAction, ColumnEdit};
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
 use crate::storage::{StorageError, computed, defaults, durable, key, nested};
@@ -26,6 +28,9 @@ use crate::storage::{StorageError, computed, defaults, durable, key, nested};
 /// The field metadata of automatic refresh.
 const AUTO_ENABLED: &str = "computed_column.auto_refresh_enabled";
 const AUTO_INTERVAL: &str = "computed_column.auto_refresh_interval_seconds";
+/// What keys of metadata say; `None` takes one away.
+type Entries = BTreeMap<String, Option<String>>;
+
 /// Offers of one change while other commits come first.
 const ATTEMPTS_MAX: u32 = 8;
 
@@ -119,10 +124,6 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
             changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
             computed::sync_bindings(&mut changed).await?;
         }
-        AlterAction::AlterType { column, data_type } => {
-            let alteration = ColumnAlteration::new(lance_path(column)).cast_to(data_type.clone());
-            changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
-        }
         AlterAction::AddFilled { field, value } => add_filled(&mut changed, field, value).await?,
         AlterAction::SetNotNull { column } => set_not_null(&mut changed, column).await?,
         AlterAction::SetDefault { column, text } => {
@@ -142,9 +143,9 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
             }
             update.await.map_err(StorageError::from)?;
         }
-        AlterAction::DropNotNull { column } => {
-            let alteration = ColumnAlteration::new(lance_path(column)).set_nullable(true);
-            changed.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
+        AlterAction::AlterColumns(edits) => {
+            let alterations: Vec<ColumnAlteration> = edits.iter().map(alteration).collect();
+            changed.alter_columns(&alterations).await.map_err(StorageError::from)?;
         }
         AlterAction::SetAutoRefresh { column, enabled, interval_seconds } => {
             let mut values: Vec<(&str, String)> = Vec::new();
@@ -153,6 +154,15 @@ async fn apply(dataset: &Dataset, action: &AlterAction) -> Result<Dataset> {
             let pairs = values.iter().map(|(key, value)| (*key, value.as_str()));
             let column = lance_path(column);
             let update = changed.update_field_metadata().update(column.as_str(), pairs).map_err(StorageError::from)?;
+            update.await.map_err(StorageError::from)?;
+        }
+        AlterAction::SetMetadata(changes) => {
+            let entries = metadata_entries(&changed, changes)?;
+            let mut update = changed.update_field_metadata();
+            for (path, entries) in &entries {
+                let pairs = entries.iter().map(|(key, value)| (key.as_str(), value.as_deref()));
+                update = update.update(path.as_str(), pairs).map_err(StorageError::from)?;
+            }
             update.await.map_err(StorageError::from)?;
         }
         AlterAction::RenameTable(_) => {}
@@ -198,6 +208,33 @@ async fn set_not_null(dataset: &mut Dataset, column: &str) -> Result<()> {
     let alteration = ColumnAlteration::new(lance_path(column)).set_nullable(false);
     dataset.alter_columns(&[alteration]).await.map_err(StorageError::from)?;
     Ok(())
+}
+
+fn alteration(edit: &ColumnEdit) -> ColumnAlteration {
+    let mut alteration = ColumnAlteration::new(lance_path(&edit.column));
+    if let Some(data_type) = &edit.data_type {
+        alteration = alteration.cast_to(data_type.clone());
+    }
+    if edit.drop_not_null { alteration.set_nullable(true) } else { alteration }
+}
+
+/// Returns by Lance path what keys say after all changes. Keys are taken away one by one and not with the
+/// whole map, so that a declaration which comes in between keeps its own.
+fn metadata_entries(dataset: &Dataset, changes: &[MetadataChange]) -> Result<BTreeMap<String, Entries>> {
+    let mut all: BTreeMap<String, Entries> = BTreeMap::new();
+    for change in changes {
+        let parts: Vec<&str> = change.path.iter().map(String::as_str).collect();
+        let found = nested::field(dataset.schema(), &nested::path_text(&parts));
+        let found = found.ok_or_else(|| StorageError::NoColumn { column: nested::path_text(&parts) })?;
+        let entries = all.entry(format_field_path(&parts)).or_default();
+        if change.replace {
+            entries.values_mut().for_each(|value| *value = None);
+            let replaced = found.metadata.keys().filter(|key| !MetadataChange::is_kept(key));
+            entries.extend(replaced.map(|key| (key.clone(), None)));
+        }
+        entries.extend(change.entries.clone());
+    }
+    Ok(all)
 }
 
 /// Lance takes a name apart at dots and quotes.

@@ -215,12 +215,22 @@ pub(super) async fn delete_all(engine: &Engine, table: &BoundTable) -> Result<re
         match changed {
             Ok(changed) => return Ok(changed),
             Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
-                dataset = engine.store().open(&table.record.location).await?;
+                dataset = newest(engine, table).await?;
             }
             Err(error) => return Err(error),
         }
     }
     Err(gave_up())
+}
+
+/// Opens the newest version of a table, on the branch that it was bound on.
+pub(super) async fn newest(engine: &Engine, table: &BoundTable) -> Result<Arc<Dataset>> {
+    if table.dataset.manifest().branch.is_none() {
+        return Ok(engine.store().open(&table.record.location).await?);
+    }
+    let mut head = table.dataset.as_ref().clone();
+    head.checkout_latest().await.map_err(StorageError::from)?;
+    Ok(Arc::new(head))
 }
 
 pub(super) async fn again(

@@ -122,7 +122,7 @@ async fn run_merge(
     // Nobody else of this gateway adds keys meanwhile, or has since it was planned.
     let turn = engine.turn(table.record.id);
     let _merging = Arc::clone(&turn.merging).lock_owned().await;
-    let (dataset, merge) = (engine.store().open(&table.record.location).await?, merge.clone());
+    let (dataset, merge) = (dml::newest(engine, table).await?, merge.clone());
     let compute = async move {
         let job = merge_job(&dataset, &merge)?.try_build().map_err(StorageError::from)?;
         let merged = job.execute_uncommitted(rows).await.map_err(merge_error)?;

@@ -2,6 +2,7 @@
 //! and cancel.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -31,11 +32,16 @@ pub(super) async fn search(engine: &Engine, plan: &SearchPlan, ctx: &StatementCo
             Ok(Outcome::batch(text_row(&text)?, "EXPLAIN"))
         }
         Answer::Analyze => {
+            let began = Instant::now();
             let mut stream = engine.runtime().stream(Arc::clone(&physical), task, ctx);
             while let Some(batch) = stream.next().await {
                 batch?;
             }
-            let text = DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(true).to_string();
+            let elapsed = began.elapsed();
+            let plan = DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(true).to_string();
+            // As Lance tells it: the plan below the node that runs it.
+            let mut text = format!("AnalyzeExec verbose=true, elapsed={elapsed:?}\n");
+            plan.lines().for_each(|line| text.extend(["  ", line, "\n"]));
             Ok(Outcome::batch(text_row(&text)?, "EXPLAIN"))
         }
     }

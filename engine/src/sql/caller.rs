@@ -25,6 +25,8 @@ pub struct Caller {
     pub(crate) temp: Arc<TempTables>,
     /// What it has drawn from sequences.
     pub(crate) numbers: Arc<Latest>,
+    /// The branch of tables, if it is not main.
+    pub(crate) branch: Option<String>,
     state: OnceLock<Arc<PlannerState>>,
 }
 
@@ -53,6 +55,7 @@ impl Caller {
             settings: session.settings.clone(),
             temp: Arc::clone(&session.temp),
             numbers: Arc::clone(&session.numbers),
+            branch: session.branch.clone(),
             state: OnceLock::new(),
         });
         *last = Some(Arc::clone(&caller));
@@ -63,6 +66,7 @@ impl Caller {
         self.settings.revision() == session.settings.revision()
             && self.session_id == session.id
             && self.database == session.database
+            && self.branch == session.branch
             && self.principal == session.principal
     }
 
@@ -71,7 +75,7 @@ impl Caller {
     pub(crate) fn moved(&self, database: String, settings: Settings) -> Self {
         let (session_id, principal) = (self.session_id, self.principal.clone());
         let (temp, numbers) = (Arc::default(), Arc::clone(&self.numbers));
-        Self { session_id, principal, database, settings, temp, numbers, state: OnceLock::new() }
+        Self { session_id, principal, database, settings, temp, numbers, branch: None, state: OnceLock::new() }
     }
 
     /// Returns the state that this caller's statements are planned in: `base`,

@@ -211,13 +211,13 @@ impl Planner {
         Ok(table)
     }
 
-    /// Opens a table that was found.
+    /// Opens a table that was found, on the branch of the session.
     ///
     /// # Errors
-    /// 42P01 if its files are gone, storage errors.
+    /// 42P01 if its files are gone, 42704 if it has no such branch, storage errors.
     pub async fn open(&self, record: Table) -> Result<BoundTable> {
         let dataset = self.engine.store().open(&record.location).await?;
-        Ok(BoundTable { record, dataset })
+        self.at(BoundTable { record, dataset }, self.caller.branch.as_deref(), None).await
     }
 
     /// Returns a table as it was at a version.

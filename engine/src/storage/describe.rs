@@ -8,7 +8,7 @@ use arrow::datatypes::{Field, Schema};
 use lance::Dataset;
 use lance::index::DatasetIndexExt;
 
-use super::{StorageError, provider};
+use super::{StorageError, nested, provider};
 
 /// Keys of metadata that are of this software alone.
 const OWN_KEYS: &str = "lancegate.";
@@ -18,17 +18,24 @@ const SMALL_FRAGMENT_ROWS: u64 = 100_000;
 /// Returns the columns that users see, with what their metadata says, without
 /// what is ours alone.
 pub fn shown_schema(dataset: &Dataset) -> Schema {
-    let shown = |metadata: &HashMap<String, String>| {
-        let mut metadata = metadata.clone();
-        metadata.retain(|key, _| !key.starts_with(OWN_KEYS));
-        metadata
-    };
     let visible = provider::visible_schema(dataset);
     let fields = visible.fields().iter().map(|field| {
         let field: &Field = field;
         field.clone().with_metadata(shown(field.metadata()))
     });
     Schema::new_with_metadata(fields.collect::<Vec<_>>(), shown(&dataset.schema().metadata))
+}
+
+fn shown(metadata: &HashMap<String, String>) -> HashMap<String, String> {
+    let mut metadata = metadata.clone();
+    metadata.retain(|key, _| !key.starts_with(OWN_KEYS));
+    metadata
+}
+
+/// Returns what the metadata of a field says, without what is ours alone; `None` if there is no such field.
+pub fn shown_metadata(dataset: &Dataset, path: &[String]) -> Option<HashMap<String, String>> {
+    let path = nested::path_text(&path.iter().map(String::as_str).collect::<Vec<_>>());
+    nested::field(dataset.schema(), &path).map(|field| shown(&field.metadata))
 }
 
 /// Returns a table as it was at a version; `None` if there is no such version.

@@ -31,6 +31,13 @@ pub(super) struct Versioned {
     version: u64,
 }
 
+/// The version that a change of metadata has made, and what the fields say in it.
+#[derive(JsonSchema)]
+pub(super) struct FieldsDescribed {
+    version: u64,
+    fields: BTreeMap<String, BTreeMap<String, String>>,
+}
+
 /// A job that was submitted.
 #[derive(JsonSchema)]
 pub(super) struct Submitted {

@@ -114,6 +114,11 @@ impl Caller {
         Err(RestError::new(StatusCode::FORBIDDEN, Code::PermissionDenied, message))
     }
 
+    /// Reads tables and changes their rows on a branch from now on, if one is given.
+    pub(super) fn on_branch(&mut self, branch: Option<String>) {
+        self.session.branch = branch.filter(|branch| branch != "main");
+    }
+
     /// Returns the database that the request is about.
     pub(super) fn database(&self) -> &str {
         &self.session.database

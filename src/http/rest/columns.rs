@@ -1,18 +1,21 @@
 //! Columns of a table: added, declared as computed, changed, dropped.
 
+use std::collections::{BTreeMap, HashMap};
+
 use arrow::datatypes::{DataType, Field};
 use axum::body::Body as RawBody;
 use axum::extract::{FromRequest as _, Query, Request};
 use axum::http::header;
 use axum::response::Response;
-use lancegate_engine::sql::plan::alter::typed::ColumnChange;
+use lancegate_engine::sql::plan::alter::typed::{ColumnChange, MetadataChange};
+use lancegate_engine::storage::describe::shown_metadata;
 use lancegate_sql::{Ident, ObjectName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Routes;
-use super::answers::Versioned;
+use super::answers::{FieldsDescribed, Versioned};
 use super::batches::{Incoming, STREAM};
 use super::caller::Caller;
 use super::error::{RestError, Result};
@@ -20,7 +23,7 @@ use super::functions::{self, Application};
 use super::names::{canonical, field_path, sql_path};
 use super::openapi::Doc;
 use super::request::{Body, Id, bytes};
-use super::tables::{ensure_main, misread, newest_version};
+use super::tables::{at_version, ensure_main, misread, newest_version, readable};
 use super::text::{expression, stored_expression};
 use super::writes::versioned;
 
@@ -39,6 +42,12 @@ pub(super) fn routes(routes: &mut Routes) {
         "/v1/table/{id}/alter_columns",
         alter_columns,
         Doc::json::<Versioned>("Changes columns.").example(r#"{"alterations": [{"path": "y", "rename": "z"}]}"#),
+    );
+    routes.post(
+        "/v1/table/{id}/update_field_metadata",
+        update_field_metadata,
+        Doc::json::<FieldsDescribed>("Changes what the metadata of columns says.")
+            .example(r#"{"updates": [{"path": "y", "metadata": {"unit": "m", "old": null}}]}"#),
     );
     routes.post(
         "/v1/table/{id}/drop_columns",
@@ -178,6 +187,7 @@ fn stored(field: &Field) -> DataType {
 #[schemars(rename = "AlterColumnsRequest")]
 #[serde(deny_unknown_fields)]
 struct AlterColumns {
+    #[schemars(length(min = 1))]
     alterations: Vec<Alteration>,
     #[serde(default)]
     branch: Option<String>,
@@ -258,9 +268,48 @@ fn arrow_type(json: &Value) -> Result<DataType> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "UpdateFieldMetadataRequest")]
+#[serde(deny_unknown_fields)]
+struct UpdateFieldMetadata {
+    #[schemars(length(min = 1))]
+    updates: Vec<FieldMetadata>,
+    #[serde(default)]
+    branch: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FieldMetadata {
+    path: String,
+    /// A text for each key; null takes it away.
+    metadata: BTreeMap<String, Option<String>>,
+    /// Whether the other keys of the field go.
+    #[serde(default)]
+    replace: Option<bool>,
+}
+
+/// `POST /v1/table/{id}/update_field_metadata`: answers with what the fields say now.
+async fn update_field_metadata(mut caller: Caller, id: Id, Body(given): Body<UpdateFieldMetadata>) -> Result<Response> {
+    ensure_main(given.branch.as_ref())?;
+    let name = id.object()?;
+    let paths = given.updates.iter().map(|update| field_path(&update.path)).collect::<Result<Vec<_>>>()?;
+    let changes = given.updates.iter().zip(&paths).map(|(update, path)| {
+        let (entries, replace) = (update.metadata.clone(), update.replace.unwrap_or_default());
+        ColumnChange::Metadata(MetadataChange { path: path.clone(), entries, replace })
+    });
+    change(&mut caller, &name, changes.collect()).await.map_err(misread)?;
+    let version = newest_version(&caller, &name).await?;
+    let table = at_version(&readable(&mut caller, &name).await?, version).await?;
+    let told = |path: &Vec<String>| Some((canonical(path), shown_metadata(&table.dataset, path)?));
+    let fields: BTreeMap<String, HashMap<String, String>> = paths.iter().filter_map(told).collect();
+    Ok(versioned(&json!({ "version": version, "fields": fields }), version))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "DropColumnsRequest")]
 #[serde(deny_unknown_fields)]
 struct DropColumns {
+    #[schemars(length(min = 1))]
     columns: Vec<String>,
     #[serde(default)]
     branch: Option<String>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
@@ -24,7 +24,8 @@ use super::names;
 use crate::http::HttpShared;
 use crate::http::listener::Peer;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The header of a request's id.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id of a request that is taken over, in bytes.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
@@ -34,9 +35,7 @@ pub(super) struct RequestId(pub(super) String);
 
 /// Gives the request its id, and turns a panic into its answer.
 pub(in crate::http) async fn guard(mut request: Request, next: Next) -> Response {
-    let given = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok());
-    let usable = |id: &&str| (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
-    let id = given.filter(usable).map_or_else(new_id, str::to_owned);
+    let id = request_id(request.headers());
     request.extensions_mut().insert(RequestId(id.clone()));
     let span = tracing::info_span!("request", id, method = %request.method(), path = request.uri().path());
     let peer = request.extensions().get::<ConnectInfo<Peer>>();
@@ -53,8 +52,11 @@ pub(in crate::http) async fn guard(mut request: Request, next: Next) -> Response
     response
 }
 
-fn new_id() -> String {
-    format!("{:032x}", rand::random::<u128>())
+/// Returns the id that a client gives its request, or a new one.
+pub(crate) fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let usable = |id: &&str| (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
+    given.filter(usable).map_or_else(|| format!("{:032x}", rand::random::<u128>()), str::to_owned)
 }
 
 /// Ends a request that takes longer than it may.

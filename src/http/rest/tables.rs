@@ -30,10 +30,9 @@ use crate::http::reply;
 
 /// What the clients ask of a table and nothing here does: said with a 400, because
 /// they read a 404 as a missing table.
-const UNSUPPORTED: [&str; 13] = [
+const UNSUPPORTED: [&str; 12] = [
     "clone",
     "fetch_blobs",
-    "update_field_metadata",
     "set_lsm_write_spec",
     "unset_lsm_write_spec",
     "flush_lsm",
@@ -188,7 +187,12 @@ pub(super) async fn newest_version(caller: &Caller, name: &ObjectName) -> Result
     let full = full_name(caller, name);
     let Some(record) = caller.engine().catalog().table(&full).await.map_err(SqlError::from)? else { return Ok(0) };
     let dataset = caller.engine().store().open(&record.location).await.map_err(SqlError::from)?;
-    Ok(dataset.version_id())
+    let table = BoundTable { record, dataset };
+    let table = match caller.session().branch.clone() {
+        Some(branch) => caller.engine().on_branch(caller.session(), table, &branch).await?,
+        None => table,
+    };
+    Ok(table.dataset.version_id())
 }
 
 /// `POST /v1/table/{id}/describe`
@@ -343,6 +347,7 @@ async fn stats(mut caller: Caller, id: Id, Body(about): Body<About>) -> Result<R
 #[schemars(rename = "UpdateRequest")]
 #[serde(deny_unknown_fields)]
 struct Update {
+    #[schemars(length(min = 1))]
     updates: Vec<(String, String)>,
     #[serde(default)]
     predicate: Option<String>,
@@ -357,7 +362,7 @@ async fn update(
     OriginalUri(uri): OriginalUri,
     Body(given): Body<Update>,
 ) -> Result<Response> {
-    ensure_main(given.branch.as_ref())?;
+    caller.on_branch(given.branch);
     let name = id.object()?;
     if given.updates.is_empty() {
         return Err(RestError::invalid("there is nothing to update"));
@@ -385,7 +390,7 @@ struct Delete {
 
 /// `POST /v1/table/{id}/delete`
 async fn delete(mut caller: Caller, id: Id, Body(given): Body<Delete>) -> Result<Response> {
-    ensure_main(given.branch.as_ref())?;
+    caller.on_branch(given.branch);
     let name = id.object()?;
     let only = filter(Some(&given.predicate))?;
     let rows = caller.run(&format!("DELETE FROM {name}{only}")).await.map_err(misread)?;

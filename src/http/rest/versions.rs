@@ -63,25 +63,71 @@ pub(super) fn routes(routes: &mut Routes) {
     );
 }
 
-/// Every field that these requests have.
+/// Which versions are listed.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[schemars(rename = "VersionRequest")]
+#[schemars(rename = "ListVersionsRequest")]
 #[serde(default, deny_unknown_fields)]
-struct Given {
-    version: Option<u64>,
+struct Which {
     branch: Option<String>,
-    tag: Option<String>,
-    name: Option<String>,
-    from_branch: Option<String>,
-    from_version: Option<u64>,
     limit: Option<u32>,
     descending: Option<bool>,
     #[serde(rename = "page_token")]
     _page_token: Option<String>,
 }
 
-fn needed<T>(value: Option<T>, field: &str) -> Result<T> {
-    value.ok_or_else(|| RestError::invalid(format!("{field} is missing")))
+/// Tags and branches come in one page.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "ListNamesRequest")]
+#[serde(default, deny_unknown_fields)]
+struct All {
+    #[serde(rename = "limit")]
+    _limit: Option<u32>,
+    #[serde(rename = "page_token")]
+    _page_token: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "RestoreRequest")]
+#[serde(deny_unknown_fields)]
+struct Old {
+    version: u64,
+    #[serde(default)]
+    branch: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "TagRequest")]
+#[serde(deny_unknown_fields)]
+struct Tag {
+    tag: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "TagVersionRequest")]
+#[serde(deny_unknown_fields)]
+struct Tagging {
+    tag: String,
+    version: u64,
+    #[serde(default)]
+    branch: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "CreateBranchRequest")]
+#[serde(deny_unknown_fields)]
+struct NewBranch {
+    name: String,
+    #[serde(default)]
+    from_branch: Option<String>,
+    #[serde(default)]
+    from_version: Option<u64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "BranchRequest")]
+#[serde(deny_unknown_fields)]
+struct Branch {
+    name: String,
 }
 
 async fn act(caller: &mut Caller, id: &Id, branch: Option<&str>, action: VersionAction) -> Result<VersionAnswer> {
@@ -107,7 +153,7 @@ struct OnBranch {
 }
 
 /// `POST /v1/table/{id}/version/list`
-async fn list(mut caller: Caller, id: Id, Query(on): Query<OnBranch>, Body(given): Body<Given>) -> Result<Response> {
+async fn list(mut caller: Caller, id: Id, Query(on): Query<OnBranch>, Body(given): Body<Which>) -> Result<Response> {
     let branch = on.branch.or(given.branch);
     let VersionAnswer::Versions(mut rows) = act(&mut caller, &id, branch.as_deref(), VersionAction::List).await? else {
         return Err(unexpected());
@@ -131,9 +177,8 @@ async fn list(mut caller: Caller, id: Id, Query(on): Query<OnBranch>, Body(given
 }
 
 /// `POST /v1/table/{id}/restore`
-async fn restore(mut caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
-    let version = needed(given.version, "version")?;
-    let action = VersionAction::Restore { version };
+async fn restore(mut caller: Caller, id: Id, Body(given): Body<Old>) -> Result<Response> {
+    let action = VersionAction::Restore { version: given.version };
     match act(&mut caller, &id, given.branch.as_deref(), action).await.map_err(misread)? {
         VersionAnswer::Version(version) => Ok(versioned(&json!({ "version": version }), version)),
         _ => Err(unexpected()),
@@ -155,7 +200,7 @@ fn described(tag: &TagRow) -> Value {
 }
 
 /// `POST /v1/table/{id}/tags/list`: by name; the specification wraps the map.
-async fn tags(mut caller: Caller, id: Id, OriginalUri(uri): OriginalUri, Body(_): Body<Given>) -> Result<Response> {
+async fn tags(mut caller: Caller, id: Id, OriginalUri(uri): OriginalUri, Body(_): Body<All>) -> Result<Response> {
     let VersionAnswer::Tags(rows) = act(&mut caller, &id, None, VersionAction::Tags).await? else {
         return Err(unexpected());
     };
@@ -165,8 +210,8 @@ async fn tags(mut caller: Caller, id: Id, OriginalUri(uri): OriginalUri, Body(_)
 }
 
 /// `POST /v1/table/{id}/tags/version`
-async fn tag(mut caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
-    let action = VersionAction::Tag { tag: needed(given.tag, "tag")? };
+async fn tag(mut caller: Caller, id: Id, Body(Tag { tag }): Body<Tag>) -> Result<Response> {
+    let action = VersionAction::Tag { tag };
     match act(&mut caller, &id, None, action).await.map_err(misread_tag)? {
         VersionAnswer::Tag(row) => {
             Ok(reply::json(StatusCode::OK, &json!({ "version": row.version, "branch": row.branch })))
@@ -190,25 +235,24 @@ async fn change(mut caller: Caller, id: Id, branch: Option<String>, action: Vers
 }
 
 /// `POST /v1/table/{id}/tags/create`
-async fn create_tag(caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
-    let (tag, version) = (needed(given.tag, "tag")?, needed(given.version, "version")?);
-    change(caller, id, given.branch, VersionAction::CreateTag { tag, version }).await
+async fn create_tag(caller: Caller, id: Id, Body(given): Body<Tagging>) -> Result<Response> {
+    let Tagging { tag, version, branch } = given;
+    change(caller, id, branch, VersionAction::CreateTag { tag, version }).await
 }
 
 /// `POST /v1/table/{id}/tags/update`
-async fn move_tag(caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
-    let (tag, version) = (needed(given.tag, "tag")?, needed(given.version, "version")?);
-    change(caller, id, given.branch, VersionAction::MoveTag { tag, version }).await
+async fn move_tag(caller: Caller, id: Id, Body(given): Body<Tagging>) -> Result<Response> {
+    let Tagging { tag, version, branch } = given;
+    change(caller, id, branch, VersionAction::MoveTag { tag, version }).await
 }
 
 /// `POST /v1/table/{id}/tags/delete`
-async fn drop_tag(caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
-    let tag = needed(given.tag, "tag")?;
+async fn drop_tag(caller: Caller, id: Id, Body(Tag { tag }): Body<Tag>) -> Result<Response> {
     change(caller, id, None, VersionAction::DropTag { tag }).await
 }
 
 /// `POST /v1/table/{id}/branches/list`
-async fn branches(mut caller: Caller, id: Id, Body(_): Body<Given>) -> Result<Response> {
+async fn branches(mut caller: Caller, id: Id, Body(_): Body<All>) -> Result<Response> {
     let VersionAnswer::Branches(rows) = act(&mut caller, &id, None, VersionAction::Branches).await? else {
         return Err(unexpected());
     };
@@ -228,15 +272,15 @@ async fn branches(mut caller: Caller, id: Id, Body(_): Body<Given>) -> Result<Re
 }
 
 /// `POST /v1/table/{id}/branches/create`
-async fn create_branch(mut caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
-    let action = VersionAction::CreateBranch { name: needed(given.name, "name")?, version: given.from_version };
+async fn create_branch(mut caller: Caller, id: Id, Body(given): Body<NewBranch>) -> Result<Response> {
+    let action = VersionAction::CreateBranch { name: given.name, version: given.from_version };
     act(&mut caller, &id, given.from_branch.as_deref(), action).await?;
     Ok(done())
 }
 
 /// `POST /v1/table/{id}/branches/delete`
-async fn drop_branch(mut caller: Caller, id: Id, Body(given): Body<Given>) -> Result<Response> {
-    let action = VersionAction::DropBranch { name: needed(given.name, "name")? };
+async fn drop_branch(mut caller: Caller, id: Id, Body(Branch { name }): Body<Branch>) -> Result<Response> {
+    let action = VersionAction::DropBranch { name };
     act(&mut caller, &id, None, action).await?;
     Ok(done())
 }

@@ -18,6 +18,7 @@ use super::caller::Caller;
 use super::error::{Code, RestError, Result};
 use super::openapi::Doc;
 use super::request::Id;
+use super::tables::ensure_main;
 use super::text;
 use crate::http::{HttpShared, reply};
 
@@ -47,9 +48,6 @@ impl Mode {
     }
 
     fn ensure_supported(&self) -> Result<()> {
-        if self.branch.as_deref().is_some_and(|branch| branch != "main") {
-            return Err(RestError::unsupported("writing rows to a branch is not supported").into_bad_request());
-        }
         match self.upload_id {
             Some(_) => Err(RestError::unsupported("uploads in several parts are not supported").into_bad_request()),
             None => Ok(()),
@@ -65,6 +63,7 @@ async fn create(
     Query(mode): Query<Mode>,
     request: axum::extract::Request,
 ) -> Result<Response> {
+    ensure_main(mode.branch.as_ref())?;
     let slash = request.uri().path().ends_with('/');
     let if_exists = match mode.word().as_str() {
         "" | "create" => IfExists::Fail,
@@ -84,12 +83,13 @@ async fn create(
 /// `POST /v1/table/{id}/insert[?mode=overwrite]`
 async fn insert(
     State(shared): State<Arc<HttpShared>>,
-    caller: Caller,
+    mut caller: Caller,
     id: Id,
     Query(mode): Query<Mode>,
     request: axum::extract::Request,
 ) -> Result<Response> {
     mode.ensure_supported()?;
+    caller.on_branch(mode.branch.clone());
     let into = match mode.word().as_str() {
         "" | "append" => IngestMode::Append,
         "overwrite" => IngestMode::Overwrite,
@@ -102,12 +102,13 @@ async fn insert(
 /// `POST /v1/table/{id}/merge_insert?on=…&when_matched_update_all=…&…`
 async fn merge_insert(
     State(shared): State<Arc<HttpShared>>,
-    caller: Caller,
+    mut caller: Caller,
     id: Id,
     RawQuery(query): RawQuery,
     request: axum::extract::Request,
 ) -> Result<Response> {
-    let merge = merge_spec(query.as_deref().unwrap_or_default())?;
+    let (merge, branch) = merge_spec(query.as_deref().unwrap_or_default())?;
+    caller.on_branch(branch);
     let done = ingest(&shared, caller, Sent { id, mode: IngestMode::Merge(merge), request }).await?;
     let body = json!({
         "version": done.version,
@@ -118,8 +119,9 @@ async fn merge_insert(
     Ok(versioned(&body, done.version))
 }
 
-/// Reads the parameters of a merge; `on` may come several times.
-fn merge_spec(query: &str) -> Result<MergeSpec> {
+/// Reads the parameters of a merge, and its branch; `on` may come several times.
+fn merge_spec(query: &str) -> Result<(MergeSpec, Option<String>)> {
+    let mut branch = None;
     let mut merge = MergeSpec { use_index: true, ..MergeSpec::default() };
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let flag = || match &*value {
@@ -135,13 +137,11 @@ fn merge_spec(query: &str) -> Result<MergeSpec> {
             "when_not_matched_by_source_delete" => merge.delete_unmatched = flag()?,
             "when_not_matched_by_source_delete_filt" => merge.delete_filter = Some(checked(&value)?),
             "use_index" => merge.use_index = flag()?,
-            "branch" if value != "main" => {
-                return Err(RestError::unsupported("merging into a branch is not supported").into_bad_request());
-            }
+            "branch" => branch = Some(value.into_owned()),
             _ => {}
         }
     }
-    Ok(merge)
+    Ok((merge, branch))
 }
 
 /// Lance reads the filter itself; here only its form is checked.
@@ -175,7 +175,11 @@ async fn ingest(shared: &HttpShared, mut caller: Caller, sent: Sent) -> Result<I
     if ingested.is_err() {
         rest.drain().await;
     }
-    ingested
+    ingested.map_err(|error| match error.is_undefined_object() {
+        // The clients read a 404 as a missing table.
+        true => error.with_code(Code::TableBranchNotFound).into_bad_request(),
+        false => error,
+    })
 }
 
 /// Answers with a body and the version that it is about.

@@ -175,6 +175,43 @@ async fn bf_01_the_same_request_again_is_the_same_job() {
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 4, "{jobs}");
 }
 
+/// Metadata is the user's; what makes a column a computed one is not.
+#[tokio::test]
+async fn rest_01_metadata_is_replaced_and_a_computed_column_stays_one() {
+    let (rest, client) = declared().await;
+    run(&client, "CREATE TABLE s AS SELECT x, named_struct('a b', x) AS p FROM generate_series(1, 3) AS s(x)").await;
+    let update = async |table: &str, updates: Value| {
+        rest.post(&format!("/v1/table/{table}/update_field_metadata"), json!({ "updates": updates })).await
+    };
+    let (status, told) = update("n", json!([{ "path": "xc", "metadata": { "unit": "m" }, "replace": true }])).await;
+    assert_eq!((status, &told["fields"]["xc"]["unit"]), (200, &json!("m")), "{told}");
+    let (status, told) = rest.post("/v1/table/n/backfill_column", json!({ "column": "xc" })).await;
+    assert_eq!(status, 202, "{told}");
+    assert_eq!(ended(&rest, &told["job_id"]).await["job_state"], json!("DONE"));
+    assert_eq!(rows(&client, "SELECT xc FROM n ORDER BY x").await, ["2", "4", "6"]);
+
+    // Inside of a column; several of one field in their order, all in one version.
+    let before = rest.post("/v1/table/s/describe", json!({})).await.1["version"].as_u64().unwrap();
+    let path = "p.`a b`";
+    let several = json!([
+        { "path": path, "metadata": { "a": "1", "b": "1" } },
+        { "path": "x", "metadata": { "c": "1" } },
+        { "path": path, "metadata": { "b": null, "d": "1" } },
+    ]);
+    let (status, told) = update("s", several).await;
+    assert_eq!((status, &told["version"]), (200, &json!(before + 1)), "{told}");
+    assert_eq!(told["fields"], json!({ path: { "a": "1", "d": "1" }, "x": { "c": "1" } }));
+    for (updates, code) in [
+        (json!([]), 13),
+        (json!([{ "path": "p.c", "metadata": {} }]), 12),
+        (json!([{ "path": "x", "metadata": { "lancegate.a": null } }]), 13),
+        (json!([{ "path": "x", "metadata": { "a": 1 } }]), 13),
+    ] {
+        let (status, told) = update("s", updates.clone()).await;
+        assert_eq!((status, &told["code"]), (400, &json!(code)), "{updates}: {told}");
+    }
+}
+
 #[tokio::test]
 async fn jobs_are_listed_in_pages_and_filtered() {
     let (rest, _client) = declared().await;

@@ -91,7 +91,8 @@ assert table.search(boosted, query_type="fts").limit(3).to_list()[0]["id"] % 4 =
 hybrid = table.search(query_type="hybrid", vector_column_name="vector").vector(query).text("whale").limit(5).to_list()
 assert len(hybrid) == 5 and "_relevance_score" in hybrid[0], hybrid[:1]
 assert "ANNIvfPartition" in table.search(query).limit(2).explain_plan(True)
-assert "output_rows=" in table.search(query).limit(2).analyze_plan()
+analyzed = table.search(query).limit(2).analyze_plan()
+assert "AnalyzeExec" in analyzed and "output_rows=" in analyzed, analyzed
 
 # An index does not hide what has changed since.
 table.update(where="id = 77", values={"text": "unheard of"})
@@ -124,4 +125,29 @@ table.tags.delete("full")
 assert table.tags.list() == {}
 assert [found["version"] for found in table.list_versions()][-1] == table.version
 raises("10000", lambda: table.checkout(10_000))
+
+# Branches: rows change on the one that is named, and nowhere else.
+here = (table.count_rows(), table.version)
+branch = table.branches.create("try")
+more = pa.table({"id": pa.array([70_000, 70_001], pa.int64()), "text": ["x", "y"], "vector": rows["vector"][:2]})
+branch.add(more[:1])
+assert branch.count_rows() == here[0] + 1
+done = branch.update(where="id = 70000", values={"text": "changed"})
+assert done.rows_updated == 1 and done.version == branch.version
+assert branch.count_rows("text = 'changed'") == 1
+merged = branch.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(more)
+assert (merged.num_updated_rows, merged.num_inserted_rows) == (1, 1), merged
+assert branch.count_rows("text in ('x', 'y')") == 2
+assert branch.update(where="id = -1", values={"text": "none"}).version == branch.version, "nothing to commit"
+assert branch.delete("id >= 100").num_deleted_rows == here[0] + 2 - 100
+assert sorted(row["id"] for row in branch.search().limit(N).to_list()) == list(range(100))
+branch.add(more[1:], mode="overwrite")
+assert [row["id"] for row in branch.search().to_list()] == [70_001]
+assert (table.count_rows(), table.version) == here
+assert list(table.branches.list()) == ["try"]
+raises('"try"', lambda: branch.drop_columns(["text"]))
+table.branches.delete("try")
+for change in (lambda: branch.add(more), lambda: branch.delete("true"), lambda: branch.update(values={"id": 1})):
+    raises('branch "try" of table "items" does not exist', change)
+assert (table.count_rows(), table.version) == here
 print("ok")

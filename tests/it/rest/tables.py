@@ -68,11 +68,28 @@ assert table.count_rows("twice = 2 and shout = 'ONLY'") == 1
 table.add_columns(pa.field("later", pa.float32()))
 assert table.schema.field("later").type == pa.float32()
 table.alter_columns({"path": "later", "rename": "soon"})
-table.alter_columns({"path": "soon", "data_type": pa.float64()})
+before = table.version
+altered = table.alter_columns({"path": "soon", "data_type": pa.float64(), "nullable": True})
+assert altered.version == before + 1, "one change is one version"
 assert table.schema.field("soon").type == pa.float64()
 table.drop_columns(["soon", "shout"])
 assert table.schema.names == ["id", "text", "twice"]
 raises(Exception, "nope", lambda: table.drop_columns(["nope"]))
+
+# What metadata of columns says.
+said = table.update_field_metadata({"path": "twice", "metadata": {"unit": "m", "old": "x"}})
+assert said.version == table.version
+table.update_field_metadata({"path": "twice", "metadata": {"old": None, "source": "us"}})
+assert table.schema.field("twice").metadata == {b"unit": b"m", b"source": b"us"}
+table.update_field_metadata({"path": "twice", "metadata": {"only": "this"}, "replace": True})
+assert table.schema.field("twice").metadata == {b"only": b"this"}
+for key in ("lancegate.x", "computed_column.kind", "lance-encoding:blob", "ARROW:extension:name"):
+    reserved = {"path": "twice", "metadata": {key: "true"}}
+    raises(Exception, f'"{key}" of column "twice" is reserved', lambda: table.update_field_metadata(reserved))
+raises(Exception, "nope", lambda: table.update_field_metadata({"path": "nope", "metadata": {"a": "b"}}))
+assert table.count_rows("twice = 2") == 1
+table.add(pa.table({"id": pa.array([2], pa.int64()), "text": ["two"], "twice": pa.array([4], pa.int64())}))
+table.delete("id = 2")
 
 # JSON is kept in Lance's own form, whichever way it comes.
 json = db.create_table("json", pa.table({"j": pa.array(['{"k": 3}'], pa.json_())}))

@@ -50,24 +50,12 @@ pub enum AlterAction {
         /// The new one.
         to: String,
     },
-    /// Changes the type of a column.
-    AlterType {
-        /// The column.
-        column: String,
-        /// The new type.
-        data_type: DataType,
-    },
     /// Adds a column with the same value in all rows.
     AddFilled {
         /// The column, with what it records of its default.
         field: Field,
         /// The value.
         value: ScalarValue,
-    },
-    /// Lets a column take NULL.
-    DropNotNull {
-        /// The column.
-        column: String,
     },
     /// Lets a column that has no NULL take none.
     SetNotNull {
@@ -86,6 +74,10 @@ pub enum AlterAction {
         /// The columns in order.
         columns: Vec<String>,
     },
+    /// Changes what columns hold.
+    AlterColumns(Vec<ColumnEdit>),
+    /// Changes what the metadata of fields says, in this order.
+    SetMetadata(Vec<typed::MetadataChange>),
     /// Changes the automatic refresh of a computed column.
     SetAutoRefresh {
         /// The column.
@@ -97,6 +89,17 @@ pub enum AlterAction {
     },
     /// Gives the table another name.
     RenameTable(TableName),
+}
+
+/// Another kind of values for a column.
+#[derive(Debug, Clone)]
+pub struct ColumnEdit {
+    /// The column.
+    pub column: String,
+    /// Its new type.
+    pub data_type: Option<DataType>,
+    /// Whether it takes NULL from now on.
+    pub drop_not_null: bool,
 }
 
 /// A bound ALTER of the name of a view.
@@ -249,7 +252,8 @@ impl Planner {
                 }
                 ensure_unread(table, column, "alter type of", &[])?;
                 let data_type = types::field(column, &alter.data_type, true)?.data_type().clone();
-                Some(AlterAction::AlterType { column: column.to_owned(), data_type })
+                let (column, data_type) = (column.to_owned(), Some(data_type));
+                Some(AlterAction::AlterColumns(vec![ColumnEdit { column, data_type, drop_not_null: false }]))
             }
             AlterOperation::DropNotNull(column) => {
                 let column = column.as_str();
@@ -258,7 +262,8 @@ impl Planner {
                     let message = format!("column \"{column}\" is in a primary key");
                     return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
                 }
-                Some(AlterAction::DropNotNull { column: column.to_owned() })
+                let (column, data_type) = (column.to_owned(), None);
+                Some(AlterAction::AlterColumns(vec![ColumnEdit { column, data_type, drop_not_null: true }]))
             }
             AlterOperation::AlterColumnSet(set) => {
                 let path = path(set.parent.as_ref(), &set.name);
@@ -592,6 +597,18 @@ fn merge(actions: &mut Vec<AlterAction>, action: AlterAction) {
         (Some(AlterAction::Declare(list)), AlterAction::Declare(more)) => list.extend(more),
         (Some(AlterAction::AddColumns(list)), AlterAction::AddColumns(more)) => list.extend(more),
         (Some(AlterAction::DropColumns(list)), AlterAction::DropColumns(more)) => list.extend(more),
+        (Some(AlterAction::SetMetadata(list)), AlterAction::SetMetadata(more)) => list.extend(more),
+        (Some(AlterAction::AlterColumns(list)), AlterAction::AlterColumns(more)) => {
+            for edit in more {
+                match list.iter_mut().find(|earlier| earlier.column == edit.column) {
+                    Some(earlier) => {
+                        earlier.data_type = edit.data_type.or_else(|| earlier.data_type.take());
+                        earlier.drop_not_null |= edit.drop_not_null;
+                    }
+                    None => list.push(edit),
+                }
+            }
+        }
         (_, action) => actions.push(action),
     }
 }
