@@ -59,6 +59,10 @@ impl VisitorMut for Postgres {
             Expr::Function(function) => {
                 unqualify(function);
                 forms::sequence_by_name(function);
+                if let Some(random) = forms::random_uuid(function) {
+                    *expr = random;
+                    return ControlFlow::Continue(());
+                }
                 forms::subscripts(function);
                 forms::expanded(function);
             }

@@ -5,9 +5,10 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, Parens, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias,
-    TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut,
+    AccessExpr, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, Parens, Query, Select, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Value,
+    ValueWithSpan, VisitMut, VisitorMut,
 };
 
 use super::build;
@@ -261,6 +262,18 @@ pub(super) fn sequence_by_name(function: &mut Function) {
         let name = expr.as_ref().clone();
         *sequence = name;
     }
+}
+
+/// `gen_random_uuid()` is `uuid()::uuid`: DataFusion's gives text.
+pub(super) fn random_uuid(function: &Function) -> Option<Expr> {
+    let none = matches!(&function.args, FunctionArguments::List(list) if list.args.is_empty());
+    (none && last_name(&function.name).as_deref() == Some("gen_random_uuid")).then(|| Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(call_with("uuid", Vec::new())),
+        data_type: DataType::Uuid,
+        array: false,
+        format: None,
+    })
 }
 
 /// `_pg_expandarray(a)` becomes `unnest(<its elements with their numbers>)`.
