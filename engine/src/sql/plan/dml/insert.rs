@@ -2,7 +2,9 @@
 
 use datafusion::logical_expr::LogicalPlan;
 use lancegate_sql::{Ident, ObjectName, ast};
-use sqlparser::ast::{Expr, Insert, Query, SetExpr, Statement as Native, TableAlias, TableObject, TableWithJoins};
+use sqlparser::ast::{
+    Expr, Insert, Query, SetExpr, Statement as Native, TableAlias, TableFactor, TableObject, TableWithJoins, Value,
+};
 
 use super::{InsertPlan, default, exactly, is_computed, no_column, non_default, only_columns, select, table_schema};
 use crate::error::{Result, SqlError};
@@ -10,7 +12,7 @@ use crate::sql::plan::{Plan, Planner};
 use crate::sql::resolve::BoundTable;
 use crate::sql::rewrite::{self, build};
 use crate::sqlstate::SqlState;
-use crate::storage::{nested, provider};
+use crate::storage::{defaults, nested, provider};
 
 impl Planner {
     /// Binds INSERT.
@@ -93,6 +95,14 @@ impl Planner {
             }
         }
         let values = matches!(source.body.as_ref(), SetExpr::Values(_));
+        if mixes_numbers(table, &columns, &source)? {
+            source = build::query(build::all_columns(TableFactor::Derived {
+                lateral: false,
+                subquery: Box::new(source),
+                alias: Some(TableAlias { explicit: true, name: exactly("given"), columns: Vec::new(), at: None }),
+                sample: None,
+            }));
+        }
         for column in &columns {
             if is_computed(table, column) {
                 return Err(non_default(column, table.name()));
@@ -103,6 +113,22 @@ impl Planner {
         }
         Ok((columns, source))
     }
+}
+
+/// Returns whether rows of VALUES leave a number to the column in some rows only. They then
+/// have NULL there, which VALUES for a column that takes none must not have; the values of
+/// a query may.
+fn mixes_numbers(table: &BoundTable, columns: &[String], source: &Query) -> Result<bool> {
+    let SetExpr::Values(values) = source.body.as_ref() else { return Ok(false) };
+    let stored = table_schema(table);
+    for (index, column) in columns.iter().enumerate() {
+        let numbered = defaults::numbering_of(stored.field_with_name(column)?).is_some();
+        let is_null = |value: &Expr| matches!(value, Expr::Value(value) if value.value == Value::Null);
+        if numbered && values.rows.iter().any(|row| row.content.get(index).is_some_and(is_null)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the columns that a row may give values of.
