@@ -79,7 +79,7 @@ async fn rows(table: &Table) -> Told {
 }
 
 async fn search(table: &Table) -> Told {
-    let near = table.query().nearest_to(&[42.2_f32, 0.0])?.limit(2);
+    let near = table.query().nearest_to(vec![42.2_f32, 0.0])?.limit(2);
     let found = ids(&near.execute().await?.try_collect::<Vec<_>>().await?);
     want!(found == [42, 43], "{found:?} are near to 42.2");
     let filtered = table.query().only_if("id > 290 AND id < 293").execute().await?;
