@@ -134,7 +134,7 @@ impl Connection {
                 Err(_) => return None,
             },
         };
-        let tls = matches!(socket, Socket::Tls(_));
+        let tls = matches!(socket, Socket::Right(_));
         let peer = Peer { address, tls, authenticated: Arc::default() };
         Some(Self { socket, peer, deadline, _place: place })
     }

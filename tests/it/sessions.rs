@@ -98,7 +98,7 @@ async fn parameters_are_arguments_of_table_functions() {
         assert_eq!(found, expected);
     }
     run(&client, "CREATE TABLE t (a int); ALTER TABLE t ADD COLUMN b AS (a + 1)").await;
-    let status = client.prepare("SELECT column_name FROM column_status($1)").await.unwrap();
+    let status = client.prepare("SELECT \"column\" FROM column_status($1)").await.unwrap();
     assert_eq!(status.params()[0].name(), "text");
     let found = client.query(&status, &[&"t"]).await.unwrap();
     assert_eq!(found.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), ["b"]);

@@ -5,7 +5,7 @@ use crate::sqlstate::SqlState;
 
 /// Returns the error for `Cannot cast string 'x' to value of Int32 type`, as Arrow says it.
 pub(super) fn not_a_value(message: &str) -> Option<SqlError> {
-    let (_, rest) = message.split_once("annot cast string '")?;
+    let (_, rest) = message.split_once("annot cast string '").or_else(|| message.split_once("annot cast value '"))?;
     let (text, rest) = rest.rsplit_once("' to value of ")?;
     let arrow = rest.split(" type").next().unwrap_or(rest);
     let name = type_name(arrow)?;
@@ -65,6 +65,10 @@ mod tests {
     #[test]
     fn what_arrow_says_is_said_as_postgresql_says_it() {
         let cases = [
+            (
+                "Cannot cast value 'maybe' to value of Boolean type",
+                "22P02 invalid input syntax for type boolean: \"maybe\"",
+            ),
             ("Cannot cast string 'x' to value of Int32 type", "22P02 invalid input syntax for type integer: \"x\""),
             (
                 "Cannot cast string '' to value of Float64 type",

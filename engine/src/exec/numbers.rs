@@ -12,15 +12,13 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::{StreamExt, TryStreamExt};
-use lance::Dataset;
+use futures::StreamExt;
 use lancegate_catalog::{Drawn, TableId};
 
 use crate::error::{Result, SqlError};
 use crate::exec::Engine;
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
-use crate::storage::StorageError;
 use crate::storage::defaults::{self, Numbering};
 
 /// The numbers that a session has drawn last, for `currval()` and `lastval()`.
@@ -53,9 +51,7 @@ impl Latest {
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
     engine: Engine,
-    dataset: Arc<Dataset>,
-    table: TableId,
-    table_name: String,
+    in_table: BoundTable,
     column: String,
     field_id: i32,
     data_type: DataType,
@@ -77,9 +73,7 @@ impl Sequence {
         };
         Ok(Some(Self {
             engine: engine.clone(),
-            dataset: Arc::clone(&table.dataset),
-            table: table.record.id,
-            table_name: table.name().to_owned(),
+            in_table: table.clone(),
             column: field.name().clone(),
             field_id: stored.id,
             data_type: field.data_type().clone(),
@@ -89,7 +83,7 @@ impl Sequence {
 
     /// Returns what names it in [`Latest`].
     pub(crate) fn key(&self) -> (TableId, i32) {
-        (self.table, self.field_id)
+        (self.in_table.record.id, self.field_id)
     }
 
     /// Draws numbers that follow one another and returns the first.
@@ -98,12 +92,15 @@ impl Sequence {
     /// 2200H when there are not as many left, and if the metadata store fails.
     pub(crate) async fn draw(&self, count: u32, latest: &Latest) -> Result<i64> {
         let catalog = self.engine.catalog();
-        let mut drawn = catalog.draw(self.table, self.field_id, count, self.max).await?;
+        let mut drawn = catalog.draw(self.in_table.record.id, self.field_id, count, self.max).await?;
         if drawn == Drawn::Unknown {
             // The table came with numbers that another store has given.
-            let next = self.greatest().await?.map_or(1, |greatest| greatest.saturating_add(1)).max(1);
-            catalog.set_sequence(self.table, self.field_id, next, true).await?;
-            drawn = catalog.draw(self.table, self.field_id, count, self.max).await?;
+            let next = defaults::greatest(&self.in_table.dataset, &self.column)
+                .await?
+                .map_or(1, |greatest| greatest.saturating_add(1))
+                .max(1);
+            catalog.set_sequence(self.in_table.record.id, self.field_id, next, true).await?;
+            drawn = catalog.draw(self.in_table.record.id, self.field_id, count, self.max).await?;
         }
         match drawn {
             Drawn::From(first) => {
@@ -111,7 +108,7 @@ impl Sequence {
                 Ok(first)
             }
             Drawn::Exhausted => {
-                let name = defaults::sequence_name(&self.table_name, &self.column);
+                let name = defaults::sequence_name(self.in_table.name(), &self.column);
                 let message = format!("nextval: reached maximum value of sequence \"{name}\" ({})", self.max);
                 Err(SqlError::new(SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED, message))
             }
@@ -124,27 +121,14 @@ impl Sequence {
     /// # Errors
     /// 22003 if it is not between 1 and the greatest; if the metadata store fails.
     pub(crate) async fn set(&self, value: i64, is_drawn: bool) -> Result<()> {
-        let name = defaults::sequence_name(&self.table_name, &self.column);
+        let name = defaults::sequence_name(self.in_table.name(), &self.column);
         if value < 1 || value > self.max {
             let message = format!("setval: value {value} is out of bounds for sequence \"{name}\" (1..{})", self.max);
             return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
         }
         // None is above the greatest but one, so there is a number after it.
         let next = value + i64::from(is_drawn);
-        Ok(self.engine.catalog().set_sequence(self.table, self.field_id, next, false).await?)
-    }
-
-    /// Returns the greatest number in the table.
-    async fn greatest(&self) -> Result<Option<i64>> {
-        let mut scan = self.dataset.scan();
-        scan.project(&[self.column.as_str()]).map_err(StorageError::from)?;
-        let mut rows = scan.try_into_stream().await.map_err(StorageError::from)?;
-        let mut greatest = None;
-        while let Some(batch) = rows.try_next().await.map_err(StorageError::from)? {
-            let numbers = cast(batch.column(0), &DataType::Int64)?;
-            greatest = greatest.max(arrow::compute::max(numbers.as_primitive::<Int64Type>()));
-        }
-        Ok(greatest)
+        Ok(self.engine.catalog().set_sequence(self.in_table.record.id, self.field_id, next, false).await?)
     }
 }
 

@@ -32,7 +32,7 @@ pub mod postgres;
 pub(crate) mod registered;
 pub mod sequences;
 mod sleep;
-mod sum;
+pub(crate) mod sum;
 pub(crate) mod udf;
 
 /// What a sort keeps in reserve to merge what it spilled, at most.

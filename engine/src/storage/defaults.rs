@@ -2,7 +2,13 @@
 //! the next number of a sequence of its own. Both are recorded in the metadata of the field,
 //! so they go where the files go.
 
-use arrow::datatypes::{DataType, Field};
+use arrow::array::AsArray;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Int64Type};
+use futures::TryStreamExt;
+use lance::Dataset;
+
+use crate::storage::StorageError;
 
 /// The expression, as SQL.
 const DEFAULT_KEY: &str = "lancegate.default";
@@ -80,6 +86,22 @@ pub fn number_max(data_type: &DataType) -> Option<i64> {
 /// Returns the name of a column's sequence, as PostgreSQL makes it.
 pub fn sequence_name(table: &str, column: &str) -> String {
     format!("{table}_{column}_seq")
+}
+
+/// Returns the greatest whole number in a column.
+///
+/// # Errors
+/// If the storage fails.
+pub async fn greatest(dataset: &Dataset, column: &str) -> Result<Option<i64>, StorageError> {
+    let mut scan = dataset.scan();
+    scan.project(&[column])?;
+    let mut rows = scan.try_into_stream().await?;
+    let mut greatest = None;
+    while let Some(batch) = rows.try_next().await? {
+        let numbers = cast(batch.column(0), &DataType::Int64).map_err(lance::Error::from)?;
+        greatest = greatest.max(arrow::compute::max(numbers.as_primitive::<Int64Type>()));
+    }
+    Ok(greatest)
 }
 
 #[cfg(test)]

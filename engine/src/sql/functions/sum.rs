@@ -5,12 +5,15 @@
 //! the argument becomes a decimal, and everything else is DataFusion's.
 
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Result, plan_err};
-use datafusion::functions_aggregate::sum::Sum;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::functions_aggregate::sum::{Sum, sum_udaf};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::utils::{AggregateOrderSensitivity, merge_schema};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, GroupsAccumulator, LogicalPlan, ReversedUDAF,
+    Signature, Volatility, WindowFunctionDefinition, cast,
 };
 
 /// Wide enough for any 64-bit integer; ten digits more, DataFusion's result, hold
@@ -21,6 +24,56 @@ const BIGINT_AS_DECIMAL: DataType = DataType::Decimal128(28, 0);
 struct PostgresSum {
     inner: Sum,
     signature: Signature,
+}
+
+/// Makes the sums of `smallint` and `integer` those of DataFusion, which are `bigint` as
+/// PostgreSQL's are. Ours cannot be: the type of a sum is found from that of its argument
+/// again and again, and once that is cast to `bigint`, it would be `numeric`.
+///
+/// # Errors
+/// If the plan cannot be rebuilt.
+pub(crate) fn of_integers(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let changed = plan.transform_up_with_subqueries(|node| {
+        if !matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_)) {
+            return node.recompute_schema().map(Transformed::no);
+        }
+        let schema = merge_schema(&node.inputs());
+        let names = NamePreserver::new(&node);
+        let changed = node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let changed = expr.transform_up(|expr| of_integer(expr, &schema))?;
+            Ok(if changed.transformed { changed.update_data(|expr| name.restore(expr)) } else { changed })
+        })?;
+        changed.map_data(LogicalPlan::recompute_schema)
+    })?;
+    Ok(changed.data)
+}
+
+fn of_integer(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let is_small = |arguments: &[Expr]| {
+        let kind = arguments.first().and_then(|argument| argument.get_type(schema).ok());
+        use DataType::{Int8, Int16, Int32, UInt8, UInt16};
+        arguments.len() == 1 && matches!(kind, Some(Int8 | Int16 | Int32 | UInt8 | UInt16))
+    };
+    let wide = |arguments: Vec<Expr>| arguments.into_iter().map(|one| cast(one, DataType::Int64)).collect();
+    Ok(match expr {
+        Expr::AggregateFunction(mut call) if call.func.inner().is::<PostgresSum>() && is_small(&call.params.args) => {
+            call.func = sum_udaf();
+            call.params.args = wide(call.params.args);
+            Transformed::yes(Expr::AggregateFunction(call))
+        }
+        Expr::WindowFunction(mut call) => match &call.fun {
+            WindowFunctionDefinition::AggregateUDF(function)
+                if function.inner().is::<PostgresSum>() && is_small(&call.params.args) =>
+            {
+                call.fun = WindowFunctionDefinition::AggregateUDF(sum_udaf());
+                call.params.args = wide(call.params.args);
+                Transformed::yes(Expr::WindowFunction(call))
+            }
+            _ => Transformed::no(Expr::WindowFunction(call)),
+        },
+        other => Transformed::no(other),
+    })
 }
 
 /// Returns the aggregate function `sum`.

@@ -329,6 +329,7 @@ impl Planner {
             None if is_query => literals::narrow(logical)?,
             None => logical,
         };
+        let logical = functions::sum::of_integers(logical)?;
         let logical = uuid::coerce(logical, &self.caller.settings.format_settings())?;
         let arguments = (binder.arguments(), !self.values.is_empty());
         let (logical, parameters) = parameters::resolve(logical, &self.declared, arguments)?;
