@@ -143,9 +143,9 @@ impl Planner {
         }
         for column in &assigned {
             if visible.field_with_name(column).is_err() {
-                let named = update.assignments.iter().map(|assignment| &assignment.target);
-                let named = named.filter(|target| target.to_string().trim_matches('"') == column);
-                let position = named.last().and_then(|target| self.position(target));
+                let mut named = update.assignments.iter().rev().map(|assignment| &assignment.target);
+                let named = named.find(|target| target.to_string().trim_matches('"') == column);
+                let position = named.and_then(|target| self.position(target));
                 return Err(no_column(column, table.name()).at(position));
             }
         }

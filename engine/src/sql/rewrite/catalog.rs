@@ -110,10 +110,10 @@ impl VisitorMut for Vectors {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Cast { expr: vector, data_type, .. } if is_arguments(vector) => {
-                if data_type.to_string().to_ascii_lowercase().ends_with("regtype[]") {
-                    *expr = call(of_text::TYPE_NAMES, vector.as_ref().clone());
-                }
+            Expr::Cast { expr: vector, data_type, .. }
+                if is_arguments(vector) && data_type.to_string().to_ascii_lowercase().ends_with("regtype[]") =>
+            {
+                *expr = call(of_text::TYPE_NAMES, vector.as_ref().clone());
             }
             Expr::Function(function) if last(&function.name).is_some_and(|name| name == "unnest") => {
                 if let FunctionArguments::List(list) = &mut function.args
