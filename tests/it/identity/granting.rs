@@ -126,7 +126,7 @@ async fn z10_requests_answer_as_statements_do() {
     };
     let docs = "table:lancegate:public$docs";
     assert_eq!(asked("add", "P:nobody", docs).await, 404);
-    assert_eq!(asked("add", "G:engineers", docs).await, 404);
+    assert_eq!(asked("add", "G:engineers", docs).await, 406);
     assert_eq!(asked("add", "P:ann", "table:lancegate:public$gone").await, 404);
     assert_eq!(asked("add", "r:readers", docs).await, 200);
     assert_eq!(asked("delete", "r:readers", docs).await, 200);

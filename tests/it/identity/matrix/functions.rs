@@ -14,8 +14,6 @@ async fn z01_functions() {
         change("UPDATE {s}.t SET id = {s}.f(id)"),
         change("CREATE VIEW {s}.w AS SELECT {s}.f(id) AS y FROM {s}.t"),
         change(leak(format!("CREATE FUNCTION {{s}}.n {SOURCE}"))),
-        // What it is given when it runs is its creator's to give.
-        change(leak(format!("CREATE FUNCTION {{s}}.n {SOURCE} WITH (secrets = '{{\"K\": \"{{s}}.k\"}}')"))),
         // Another version of one that is there.
         change(leak(format!("CREATE FUNCTION {{s}}.f {}", SOURCE.replace("def n", "def f")))),
         change("ALTER FUNCTION {s}.f SET (result_stability = 'per_call')"),

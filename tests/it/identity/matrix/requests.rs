@@ -186,7 +186,8 @@ impl Matrix {
 
     async fn user_key(&mut self, staged: &Staged, held: &BTreeSet<&(String, String)>) -> String {
         let user = self.user(staged, held).await;
-        user.query_one("CREATE API KEY his", &[]).await.unwrap().get("key")
+        let statement = format!("CREATE API KEY his{}", self.number);
+        user.query_one(&statement, &[]).await.unwrap().get("key")
     }
 }
 
