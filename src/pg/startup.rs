@@ -129,23 +129,32 @@ pub(in crate::pg) async fn open<T: Transport>(
     let mut peer = Peer::new(origin);
     let negotiated = timeout_at(deadline, negotiate(shared, connection, &mut peer)).await;
     // Whoever has not said so far who he is has no words to be told in.
-    let (mut connection, request) = match negotiated.unwrap_or_else(|_| Err((None, timed_out()))) {
-        Ok(negotiated) => negotiated,
-        Err((connection, error)) => {
-            record(shared, &peer, None, &Trail::default(), Err(&error));
-            return Err((connection, error));
-        }
+    let (connection, error) = match negotiated {
+        Ok(Ok((connection, request))) => return begin_with(shared, (connection, request), &peer, deadline).await,
+        Ok(Err(failed)) => failed,
+        Err(_) => (None, timed_out()),
     };
+    record(shared, &peer, None, &Trail::default(), Err(&error));
+    Err((connection, error))
+}
+
+/// Takes a connection that has said who it is to a session.
+async fn begin_with<T: Transport>(
+    shared: &PgShared,
+    (mut connection, request): Negotiated<T>,
+    peer: &Peer,
+    deadline: Instant,
+) -> Result<Opened<T>, Failed<T>> {
     let mut trail = Trail::default();
     let named = (request.user.clone(), request.database.clone());
-    let begun = AssertUnwindSafe(begin(shared, &mut connection, request, &peer, &mut trail)).catch_unwind();
+    let begun = AssertUnwindSafe(begin(shared, &mut connection, request, peer, &mut trail)).catch_unwind();
     let begun = match timeout_at(deadline, begun).await {
         Ok(Ok(begun)) => begun,
         Ok(Err(_)) => Err(SqlError::internal("a login panicked").into()),
         Err(_) => Err(timed_out()),
     };
     let begun = begun.and_then(|begun| {
-        let recorded = login(&peer, Some(&named), &trail, Ok(begun.session.id), |login| shared.record(login));
+        let recorded = login(peer, Some(&named), &trail, Ok(begun.session.id), |login| shared.record(login));
         recorded.map(|()| begun).map_err(StartupError::from)
     });
     match begun {
@@ -153,7 +162,7 @@ pub(in crate::pg) async fn open<T: Transport>(
             Ok(Opened { connection, session, notices, key, place, ends_at })
         }
         Err(error) => {
-            record(shared, &peer, Some(&named), &trail, Err(&error));
+            record(shared, peer, Some(&named), &trail, Err(&error));
             Err((Some(connection), error))
         }
     }
