@@ -122,7 +122,7 @@ async fn whole_numbers_are_integers_and_numeric_shows_no_zeros_of_its_own() {
             "SELECT 1 + 1, a + 1, b + 1, count(*), sum(1), max(a) FROM t GROUP BY a, b",
             vec!["int4", "int4", "int8", "int8", "int8", "int2"],
         ),
-        ("SELECT x.k, (SELECT max(a) + x.k FROM t) AS s FROM (SELECT 1 AS k) AS x", vec!["int4", "int4"]),
+        ("SELECT x.k, (SELECT max(a) FROM t WHERE t.a = x.k) AS s FROM (SELECT 1 AS k) AS x", vec!["int4", "int2"]),
         ("VALUES (1, 'a'), (2, 'b')", vec!["int4", "text"]),
         ("VALUES (1), (3000000000)", vec!["int8"]),
         ("SELECT 1 UNION ALL SELECT b FROM t", vec!["int8"]),
@@ -146,7 +146,10 @@ async fn whole_numbers_are_integers_and_numeric_shows_no_zeros_of_its_own() {
         rows(&client, "SELECT n, n::text, 1.25::numeric, 1::numeric, 1.50::numeric(5,2) FROM t").await,
         ["1.5|1.5|1.25|1|1.50"]
     );
-    assert_eq!(rows(&client, "SELECT x.k, (SELECT max(a) + x.k FROM t) FROM (SELECT 1 AS k) AS x").await, ["1|2"]);
+    assert_eq!(
+        rows(&client, "SELECT x.k, (SELECT max(a) FROM t WHERE t.a = x.k) FROM (SELECT 1 AS k) AS x").await,
+        ["1|1"]
+    );
     assert!(error(&client, "SELECT 2147483647 + 1").await.starts_with("22003: integer out of range"));
     assert_eq!(rows(&client, "SELECT count(*) FROM t WHERE a = 1 AND b IN (1, 2) AND b < 3").await, ["1"]);
 }

@@ -85,7 +85,7 @@ table.update_field_metadata({"path": "twice", "metadata": {"only": "this"}, "rep
 assert table.schema.field("twice").metadata == {b"only": b"this"}
 for key in ("lancegate.x", "computed_column.kind", "lance-encoding:blob", "ARROW:extension:name"):
     reserved = {"path": "twice", "metadata": {key: "true"}}
-    raises(Exception, f'"{key}" of column "twice" is reserved', lambda: table.update_field_metadata(reserved))
+    raises(Exception, "is reserved", lambda: table.update_field_metadata(reserved))
 raises(Exception, "nope", lambda: table.update_field_metadata({"path": "nope", "metadata": {"a": "b"}}))
 assert table.count_rows("twice = 2") == 1
 table.add(pa.table({"id": pa.array([2], pa.int64()), "text": ["two"], "twice": pa.array([4], pa.int64())}))
