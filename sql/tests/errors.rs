@@ -132,8 +132,8 @@ fn what_is_not_supported_says_so_and_how_else() {
         "CREATE ROLE r",
         "CREATE SEQUENCE s",
         "LOCK TABLE t",
-        "ALTER TABLE t ADD PRIMARY KEY (a)",
-        "ALTER TABLE t ADD COLUMN c int NOT NULL",
+        "ALTER TABLE t ADD UNIQUE (a)",
+        "ALTER TABLE t ADD COLUMN c int UNIQUE",
         "CREATE FUNCTION f (x int8) RETURNS int8 LANGUAGE sql AS 'x'",
         "PREPARE TRANSACTION 'x'",
     ] {
