@@ -188,8 +188,8 @@ impl Planner {
             Value::Placeholder(name) => {
                 let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
                 let declared = number.and_then(|number| self.declared.get(number.checked_sub(1)?)?.clone());
-                declared
-                    .is_none_or(|declared| declared == *data_type || declared.is_integer() && data_type.is_integer())
+                // Of another type it would be two parameters of one number.
+                declared.is_none_or(|declared| declared == *data_type)
             }
             _ => false,
         }

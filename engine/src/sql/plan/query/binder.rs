@@ -77,6 +77,8 @@ impl<'a> Binder<'a> {
             Some(value) => value.cast_to(&data_type)?,
             None => any.cast_to(&data_type).or_else(|_| ScalarValue::try_from(&data_type))?,
         };
+        // A series takes whole numbers of one type only, whatever the client has declared.
+        let value = if data_type.is_integer() { value.cast_to(&DataType::Int64)? } else { value };
         self.arguments.lock().unwrap_or_else(PoisonError::into_inner).push((index, data_type));
         Ok(Transformed::yes(Expr::Literal(value, None)))
     }
