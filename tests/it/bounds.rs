@@ -308,7 +308,6 @@ async fn q12_the_time_of_a_statement_is_over_in_each_of_its_phases() {
     in_time("a slow client", began_at.elapsed());
     let replies = raw.until_ready().await;
     assert_eq!(code(&replies).as_deref(), Some("57014"));
-    assert_eq!(raw.query("SELECT 1").await[1].row(), [Some("1".to_owned())]);
 
     // The same over REST, where the client says how long it waits.
     let began_at = Instant::now();
