@@ -131,7 +131,7 @@ async fn whole_numbers_are_integers_and_numeric_shows_no_zeros_of_its_own() {
             vec!["int4", "_int4", "int4"],
         ),
         (
-            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT count(*) FROM r",
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT count(n) FROM r",
             vec!["int8"],
         ),
         ("SELECT oid, array_agg(oid) FROM pg_class GROUP BY oid", vec!["oid", "_oid"]),
