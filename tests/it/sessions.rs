@@ -134,7 +134,7 @@ async fn whole_numbers_are_integers_and_numeric_shows_no_zeros_of_its_own() {
             "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT count(n) FROM r",
             vec!["int8"],
         ),
-        ("SELECT oid, array_agg(oid) FROM pg_class GROUP BY oid", vec!["oid", "_oid"]),
+        ("SELECT oid, array_agg(relname) FROM pg_class GROUP BY oid", vec!["oid", "_text"]),
         ("SELECT 1 AS a ORDER BY 1 LIMIT 1", vec!["int4"]),
     ] {
         let statement = client.prepare(query).await.unwrap();
