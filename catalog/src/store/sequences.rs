@@ -49,41 +49,26 @@ impl Catalog {
     /// As [`Self::draw`].
     pub async fn set_sequence(&self, table: TableId, field: i32, next: i64, fresh: bool) -> Result<()> {
         self.write(Full, move |tx| {
-            Box::pin(async move {
-                match fresh {
-                    true => begin(tx, table, field, next).await,
-                    false => set(tx, table, field, next).await,
-                }
-            })
+            let statement = if fresh { BEGIN } else { SET };
+            Box::pin(async move { put(tx, statement, table, field, next).await })
         })
         .await
     }
 }
 
-async fn begin(tx: &mut Tx, table: TableId, field: i32, next: i64) -> Result<()> {
-    sqlx::query(
-        "INSERT INTO sequences (table_id, field_id, next_number) VALUES ($1, $2, $3)
-         ON CONFLICT (table_id, field_id) DO NOTHING",
-    )
-    .bind(table.to_string())
-    .bind(field)
-    .bind(next)
-    .execute(tx.connection())
-    .await?;
-    Ok(())
-}
+/// Keeps the number of a sequence that is known.
+const BEGIN: &str = "INSERT INTO sequences (table_id, field_id, next_number) VALUES ($1, $2, $3)
+     ON CONFLICT (table_id, field_id) DO NOTHING";
+const SET: &str = "INSERT INTO sequences (table_id, field_id, next_number) VALUES ($1, $2, $3)
+     ON CONFLICT (table_id, field_id) DO UPDATE SET next_number = excluded.next_number";
 
 /// Makes `next` the number that is drawn next.
 pub(super) async fn set(tx: &mut Tx, table: TableId, field: i32, next: i64) -> Result<()> {
-    sqlx::query(
-        "INSERT INTO sequences (table_id, field_id, next_number) VALUES ($1, $2, $3)
-         ON CONFLICT (table_id, field_id) DO UPDATE SET next_number = excluded.next_number",
-    )
-    .bind(table.to_string())
-    .bind(field)
-    .bind(next)
-    .execute(tx.connection())
-    .await?;
+    put(tx, SET, table, field, next).await
+}
+
+async fn put(tx: &mut Tx, statement: &'static str, table: TableId, field: i32, next: i64) -> Result<()> {
+    sqlx::query(statement).bind(table.to_string()).bind(field).bind(next).execute(tx.connection()).await?;
     Ok(())
 }
 

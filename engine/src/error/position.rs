@@ -15,6 +15,8 @@ pub fn of(text: &str, line: u64, column: u64) -> Option<usize> {
 pub fn of_named(code: &str, message: &str, text: &str) -> Option<usize> {
     let named = || message.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"')).map(|(named, _)| named);
     match code {
+        // `integer out of range` and the bounds of sequences name no literal.
+        "22003" if !message.starts_with("value \"") => None,
         "22P02" | "22003" | "22007" | "22008" => once(text, &format!("'{}'", named()?.replace('\'', "''"))),
         "42704" if message.starts_with("type ") => once(text, named()?),
         "42P02" => text.find(message.strip_prefix("there is no parameter ")?).map(|at| counted(text, at)),
@@ -53,6 +55,12 @@ mod tests {
             ("42704", "type \"nothing\" does not exist".to_owned(), "SELECT 'a'::nothing", Some(13)),
             ("42P02", "there is no parameter $1".to_owned(), "SELECT $1", Some(8)),
             ("42P10", "ORDER BY position 5 is not in select list".to_owned(), "SELECT 5 ORDER BY 5", Some(19)),
+            (
+                "22003",
+                "setval: value 0 is out of bounds for sequence \"s\" (1..9)".to_owned(),
+                "SELECT setval('s', 0)",
+                None,
+            ),
             ("42P01", "relation \"t\" does not exist".to_owned(), "SELECT 't'", None),
         ] {
             assert_eq!(of_named(code, &message, text), expected, "{message}: {text}");

@@ -335,7 +335,8 @@ pub(super) fn ensure_not_null(schema: &Schema, columns: &[ArrayRef]) -> Result<(
     violated.map_or(Ok(()), |(field, _)| Err(null_in(field.name())))
 }
 
-fn null_in(column: &str) -> SqlError {
+/// Returns the error for a NULL in a column that takes none.
+pub(crate) fn null_in(column: &str) -> SqlError {
     SqlError::new(
         SqlState::NOT_NULL_VIOLATION,
         format!("null value in column \"{column}\" violates not-null constraint"),

@@ -92,7 +92,7 @@ fn refused_kind(start: &Cursor<'_>) -> Option<ParseError> {
         "RECURSIVE",
     ];
     let kind = KINDS.iter().find(|kind| start.is_keyword(1, kind))?;
-    let hint = "Tables, views, indexes, schemas, databases, users, Functions and secrets exist.";
+    let hint = "Tables, views, indexes, schemas, databases, users, Functions and secrets exist; sequences belong to serial and identity columns.";
     Some(start.refuse(format!("CREATE {kind}"), hint))
 }
 

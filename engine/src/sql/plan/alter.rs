@@ -8,7 +8,7 @@ use lancegate_sql::ast::{self, AddColumn, AlterOperation};
 use lancegate_sql::{FieldPath, Ident};
 
 use super::dml::no_column;
-use super::tables::column::default_text;
+use super::tables::column::{self, default_text};
 use super::tables::ensure_columns;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
@@ -210,6 +210,10 @@ impl Planner {
                 if !shape.ensure_new(name, add.if_not_exists, table.name())? {
                     return Ok(None);
                 }
+                if column::is_serial(&add.data_type) {
+                    return Err(SqlError::not_supported("adding a serial column is not supported")
+                        .hint("Declare it in CREATE TABLE, or add a plain column with a DEFAULT."));
+                }
                 let field = types::field(name, &add.data_type, true)?;
                 if add.not_null && table.dataset.fragments().iter().any(|part| part.num_rows() != Some(0)) {
                     let message = format!("column \"{name}\" of relation \"{}\" contains null values", table.name());
@@ -336,7 +340,7 @@ impl Planner {
             AlterOperation::SetDefault(column, value) => {
                 let field = self.plain_column(table, shape, column.as_str())?;
                 let text = default_text(value)?;
-                self.default_value(&field, &text).await?;
+                self.ensure_default(&field, &text).await?;
                 Ok(vec![AlterAction::SetDefault { column: column.as_str().to_owned(), text: Some(text) }])
             }
             AlterOperation::DropDefault(column) => {

@@ -85,7 +85,7 @@ impl Planner {
                 keys.push(vec![name.clone()]);
             }
             if let Some(text) = defaults::default_of(&column.field) {
-                self.default_value(&column.field, text).await?;
+                self.ensure_default(&column.field, text).await?;
             }
             sequences.extend(column.start.map(|start| (name.clone(), start)));
             match column.generated {

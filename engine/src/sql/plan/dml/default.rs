@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{FieldRef, Schema};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, cast};
@@ -54,22 +55,44 @@ impl Planner {
             return Ok(Filling(Vec::new()));
         }
         let named = values.into_iter().zip(&fields).map(|(value, field)| value.alias(field.name()));
-        let row = LogicalPlanBuilder::empty(true).project(named.collect::<Vec<_>>())?.build()?;
+        let values = self.simplified(named.collect())?.into_iter().map(|value| self.evaluable(value));
+        Ok(Filling(fields.into_iter().zip(values.collect::<Result<Vec<_>>>()?).collect()))
+    }
+
+    /// Returns values in which all that is the same in every row, such as `now()`, is a constant.
+    fn simplified(&self, named: Vec<Expr>) -> Result<Vec<Expr>> {
+        let row = LogicalPlanBuilder::empty(true).project(named)?.build()?;
+        match self.caller.state(self.engine.state()).optimize(&row)? {
+            LogicalPlan::Projection(row) => Ok(row.expr.into_iter().map(Expr::unalias).collect()),
+            _ => Err(SqlError::internal("values are no row")),
+        }
+    }
+
+    fn evaluable(&self, value: Expr) -> Result<Arc<dyn PhysicalExpr>> {
         let state = self.caller.state(self.engine.state());
-        // What is the same in all rows, such as now(), becomes a constant.
-        let LogicalPlan::Projection(row) = state.optimize(&row)? else {
-            return Err(SqlError::internal("defaults are no row"));
-        };
-        let schema = DFSchema::empty();
-        let values = row.expr.into_iter().map(|value| state.create_physical_expr(value.unalias(), &schema));
-        Ok(Filling(fields.into_iter().zip(values.collect::<Result<Vec<_>, _>>()?).collect()))
+        Ok(state.create_physical_expr(value, &DFSchema::empty())?)
+    }
+
+    /// Tries the default of a column, so that it is refused when it is declared and not
+    /// when a row needs it.
+    ///
+    /// # Errors
+    /// As [`Self::default_value`], and what its evaluation raises.
+    pub(crate) async fn ensure_default(&self, field: &Field, text: &str) -> Result<()> {
+        let value = self.default_value(field, text).await?.alias(field.name());
+        let one = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one)?;
+        for value in self.simplified(vec![value])? {
+            self.evaluable(value)?.evaluate(&row)?;
+        }
+        Ok(())
     }
 
     /// Binds the default of a column.
     ///
     /// # Errors
     /// 0A000 for what reads rows, 42703 for a column, 42804 for another type.
-    pub(crate) async fn default_value(&self, field: &arrow::datatypes::Field, text: &str) -> Result<Expr> {
+    async fn default_value(&self, field: &Field, text: &str) -> Result<Expr> {
         let item = SelectItem::UnnamedExpr(parsed(text)?);
         let select = build::select(vec![item], Vec::new(), None);
         let query = build::query(SetExpr::Select(Box::new(select)));
@@ -92,23 +115,16 @@ impl Planner {
         }
         Ok(cast(value.unalias(), field.data_type().clone()))
     }
-}
 
-impl Planner {
     /// Returns the value that a new column's default has in the rows that are there.
     ///
     /// # Errors
     /// As [`Self::default_value`]; 0A000 for one that differs from row to row.
-    pub(crate) async fn constant_default(&self, field: &arrow::datatypes::Field, text: &str) -> Result<ScalarValue> {
-        let value = self.default_value(field, text).await?;
-        let row = LogicalPlanBuilder::empty(true).project([value.alias(field.name())])?.build()?;
-        let state = self.caller.state(self.engine.state());
-        let optimized = state.optimize(&row)?;
-        if let LogicalPlan::Projection(row) = &optimized
-            && let [value] = row.expr.as_slice()
-            && let Expr::Literal(value, _) = value.clone().unalias()
-        {
-            return Ok(value);
+    pub(crate) async fn constant_default(&self, field: &Field, text: &str) -> Result<ScalarValue> {
+        self.ensure_default(field, text).await?;
+        let value = self.default_value(field, text).await?.alias(field.name());
+        if let [Expr::Literal(value, _)] = self.simplified(vec![value])?.as_slice() {
+            return Ok(value.clone());
         }
         let message = format!("the DEFAULT of new column \"{}\" differs from row to row", field.name());
         Err(SqlError::not_supported(message).hint("Add the column without it, and UPDATE the rows."))
@@ -119,7 +135,7 @@ impl Planner {
 ///
 /// # Errors
 /// If what is recorded does not parse any more.
-pub(super) fn in_place(field: &arrow::datatypes::Field) -> Result<native::Expr> {
+pub(super) fn in_place(field: &Field) -> Result<native::Expr> {
     match defaults::default_of(field) {
         Some(text) => parsed(text),
         None => Ok(native::Expr::Value(Value::Null.with_empty_span())),
@@ -143,7 +159,7 @@ pub(super) fn fill_in(visible: &Schema, column: &str, value: &mut native::Expr) 
 }
 
 /// Returns whether a column takes no number but those of its sequence.
-pub(super) fn is_always_numbered(field: &arrow::datatypes::Field) -> bool {
+pub(super) fn is_always_numbered(field: &Field) -> bool {
     defaults::numbering_of(field) == Some(Numbering::Always)
 }
 

@@ -8,6 +8,7 @@ use sqlparser::ast::{
 
 use super::{InsertPlan, default, exactly, is_computed, no_column, non_default, only_columns, select, table_schema};
 use crate::error::{Result, SqlError};
+use crate::exec::dml::null_in;
 use crate::sql::plan::{Plan, Planner};
 use crate::sql::resolve::BoundTable;
 use crate::sql::rewrite::{self, build};
@@ -123,12 +124,15 @@ fn mixes_numbers(table: &BoundTable, columns: &[String], source: &Query) -> Resu
     let stored = table_schema(table);
     for (index, column) in columns.iter().enumerate() {
         let numbered = defaults::numbering_of(stored.field_with_name(column)?).is_some();
-        let is_null = |value: &Expr| matches!(value, Expr::Value(value) if value.value == Value::Null);
         if numbered && values.rows.iter().any(|row| row.content.get(index).is_some_and(is_null)) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+fn is_null(value: &Expr) -> bool {
+    matches!(value, Expr::Value(value) if value.value == Value::Null)
 }
 
 /// Returns the columns that a row may give values of.
@@ -199,6 +203,10 @@ fn of_values(
         }
         for row in rows.iter_mut().filter(|row| select::is_default(&row[index])) {
             row[index] = default::in_place(field)?;
+        }
+        let numbered = defaults::numbering_of(field).is_some();
+        if !field.is_nullable() && !numbered && rows.iter().any(|row| is_null(&row[index])) {
+            return Err(null_in(field.name()));
         }
         if field.data_type().is_list() {
             rows.iter_mut().for_each(|row| rewrite::array::given_for_array(&mut row[index]));

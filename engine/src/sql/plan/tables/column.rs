@@ -160,6 +160,11 @@ fn whole(value: &Expr) -> Option<i64> {
     }
 }
 
+/// Returns whether a column is a serial one.
+pub(in crate::sql::plan) fn is_serial(data_type: &SqlType) -> bool {
+    serial(data_type).is_some()
+}
+
 /// Returns the type of a serial column.
 fn serial(data_type: &SqlType) -> Option<DataType> {
     let SqlType::Custom(name, arguments) = data_type else { return None };
