@@ -2,7 +2,8 @@
 //!
 //! Leases, delays and the order of events must not depend on who sets the clock of the machine meanwhile. So this is
 //! the wall clock as it was when the process first looked, and since then the time that has passed. It never goes back.
-//! A clock that was set is followed from the next start on, which is also when no lease of this process counts any more.
+//! A clock that was set is followed from the next start on, which is also when no lease and no rest of this process
+//! counts any more. The time that a machine is suspended does not pass here.
 
 use std::sync::OnceLock;
 use std::time::Instant;

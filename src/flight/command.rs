@@ -76,6 +76,11 @@ pub(super) fn ticket_of(handle: Handle) -> Ticket {
     Ticket { ticket: ticket.as_any().encode_to_vec().into() }
 }
 
+/// Returns the ticket of a statement that has run and has no rows; it names nothing that is kept.
+pub(super) fn ticket_without_rows() -> Ticket {
+    Ticket { ticket: TicketStatementQuery { statement_handle: Bytes::new() }.as_any().encode_to_vec().into() }
+}
+
 /// Returns the descriptor to poll with.
 pub(super) fn poll_of(handle: Handle) -> FlightDescriptor {
     let any = Any { type_url: POLL_URL.to_owned(), value: handle.bytes() };

@@ -9,8 +9,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arrow::datatypes::SchemaRef;
-use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, PollInfo};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, PollInfo, Ticket};
 use datafusion::scalar::ScalarValue;
 use lancegate_engine::error::SqlError;
 use lancegate_engine::session::{CancelReason, StatementContext};
@@ -18,10 +19,10 @@ use lancegate_engine::sqlstate::SqlState;
 
 use super::FlightShared;
 use super::caller::Caller;
-use super::command::{poll_of, ticket_of};
+use super::command::{poll_of, ticket_of, ticket_without_rows};
 use super::error::{Result, ended, status};
 use super::registry::{Handle, Owner};
-use super::rows::{Answer, answer, schema_bytes, told};
+use super::rows::{Answer, answer, schema_bytes, told, whole};
 use super::statement::{Running, Source, Stage, Start};
 
 /// How long the first poll waits for the first row: who submits a statement wants to go on.
@@ -62,18 +63,28 @@ impl Held {
     }
 }
 
-/// A result whose ticket was turned in: it is forgotten once its rows are read.
-struct Turned {
+/// Forgets a result when this is dropped: its rows are read, or nobody was told of it.
+struct Forget {
     shared: Arc<FlightShared>,
     owner: Owner,
     handle: Handle,
     /// Keeps it from expiring meanwhile.
-    _held: Arc<Held>,
+    held: Arc<Held>,
+    is_kept: bool,
 }
 
-impl Drop for Turned {
+impl Forget {
+    /// Goes without forgetting it.
+    fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Forget {
     fn drop(&mut self) {
-        drop(self.shared.results.remove(&self.owner, &self.handle.bytes()));
+        if !self.is_kept {
+            drop(self.shared.results.remove(&self.owner, &self.handle.bytes()));
+        }
     }
 }
 
@@ -103,79 +114,73 @@ pub(super) fn bound(
     (source, values, columns): Bound,
     descriptor: FlightDescriptor,
 ) -> Result<FlightInfo, SqlError> {
-    let bytes = source.bytes() + values.iter().map(ScalarValue::size).sum::<usize>();
+    let bytes = bytes_of(&source, &values);
     let held = Held::new(Arc::clone(&columns), Progress::Bound(source, values));
     let handle = shared.results.insert(&caller.owner, held, bytes)?;
-    described(&columns, descriptor, Some(handle), true)
+    Ok(described(&columns, descriptor)?.with_app_metadata(handle.bytes()).with_endpoint(endpoint(ticket_of(handle))))
 }
 
-fn described(
-    columns: &SchemaRef,
-    descriptor: FlightDescriptor,
-    handle: Option<Handle>,
-    ready: bool,
-) -> Result<FlightInfo, SqlError> {
+/// Returns about how much memory a statement takes that waits.
+fn bytes_of(source: &Source, values: &[ScalarValue]) -> usize {
+    source.bytes() + values.iter().map(ScalarValue::size).sum::<usize>()
+}
+
+fn described(columns: &SchemaRef, descriptor: FlightDescriptor) -> Result<FlightInfo, SqlError> {
     let mut info = FlightInfo::new().with_descriptor(descriptor).with_ordered(true);
     info.schema = schema_bytes(columns)?;
     info.total_records = -1;
     info.total_bytes = -1;
-    if let Some(handle) = handle {
-        info = info.with_app_metadata(handle.bytes());
-        if ready {
-            info = info.with_endpoint(FlightEndpoint { ticket: Some(ticket_of(handle)), ..FlightEndpoint::default() });
-        }
-    }
     Ok(info)
+}
+
+fn endpoint(ticket: Ticket) -> FlightEndpoint {
+    FlightEndpoint { ticket: Some(ticket), ..FlightEndpoint::default() }
 }
 
 /// Answers the first `PollFlightInfo`: runs the statement and waits for its first row.
 ///
 /// # Errors
 /// What the statement answers within the wait.
-pub(super) async fn begin(shared: &Arc<FlightShared>, caller: Caller, bound: Bound) -> Result<PollInfo> {
-    let owner = caller.owner.clone();
-    let (handle, held) = launch(shared, caller, bound)?;
-    let polled = poll(shared, (handle, &held), FIRST_POLL_MAX).await;
-    if polled.is_err() {
-        drop(shared.results.remove(&owner, &handle.bytes()));
-    }
-    polled
-}
-
-/// Answers `GetFlightInfo` for a statement without rows: it has run by then. Drivers read
-/// such an answer when they please or not at all, and go on with the next statement.
-///
-/// # Errors
-/// What the statement answers.
-pub(super) async fn ran(
+pub(super) async fn begin(
     shared: &Arc<FlightShared>,
     caller: Caller,
-    bound: Bound,
-    descriptor: FlightDescriptor,
-) -> Result<FlightInfo> {
-    let owner = caller.owner.clone();
-    let (handle, held) = launch(shared, caller, bound)?;
-    loop {
-        let polled = poll(shared, (handle, &held), POLL_MAX).await;
-        if polled.is_err() {
-            drop(shared.results.remove(&owner, &handle.bytes()));
-        }
-        if polled?.flight_descriptor.is_none() {
-            return described(&held.columns, descriptor, Some(handle), true).map_err(|error| status(&error));
-        }
-    }
-}
-
-/// Starts a statement whose result can be asked for.
-fn launch(shared: &FlightShared, caller: Caller, (source, values, columns): Bound) -> Result<(Handle, Arc<Held>)> {
-    let bytes = source.bytes() + values.iter().map(ScalarValue::size).sum::<usize>();
-    let owner = caller.owner.clone();
+    (source, values, columns): Bound,
+) -> Result<PollInfo> {
+    let (bytes, owner) = (bytes_of(&source, &values), caller.owner.clone());
     let start = start(shared, (source, values), Some(Arc::clone(&columns))).map_err(|error| status(&error))?;
     // Nothing runs before it is sure that its result can be asked for: what was refused could have changed something.
     let held = Held::new(columns, Progress::Gone);
     let handle = shared.results.insert(&owner, Arc::clone(&held), bytes).map_err(|error| status(&error))?;
-    *held.stage() = Progress::Running(Arc::new(Running::start(caller, start)));
-    Ok((handle, held))
+    let forget = Forget { shared: Arc::clone(shared), owner, handle, held, is_kept: false };
+    *forget.held.stage() = Progress::Running(Arc::new(Running::start(caller, start)));
+    let polled = poll(shared, (handle, &forget.held), FIRST_POLL_MAX).await?;
+    forget.keep();
+    Ok(polled)
+}
+
+/// Answers `GetFlightInfo` for a statement without rows: it has run by then, and ends with
+/// the call if its client is gone before. Drivers read such an answer when they please or
+/// not at all, and go on with the next statement; so nothing of it is kept.
+///
+/// # Errors
+/// What the statement answers.
+pub(super) async fn ran(
+    shared: &FlightShared,
+    caller: Caller,
+    (source, values, columns): Bound,
+    descriptor: FlightDescriptor,
+) -> Result<FlightInfo> {
+    let start = start(shared, (source, values), Some(Arc::clone(&columns))).map_err(|error| status(&error))?;
+    let running = Running::start(caller, start);
+    loop {
+        match running.settled(POLL_MAX).await {
+            Stage::Running => {}
+            Stage::Failed(error) => return Err(ended(running.ctx(), &error)),
+            Stage::Ready => break,
+        }
+    }
+    let info = described(&columns, descriptor).map_err(|error| status(&error))?;
+    Ok(info.with_endpoint(endpoint(ticket_without_rows())))
 }
 
 /// Answers a later `PollFlightInfo`.
@@ -202,7 +207,11 @@ async fn poll(shared: &FlightShared, (handle, held): (Handle, &Arc<Held>), patie
         None => true,
     };
     let descriptor = poll_of(handle);
-    let info = described(&held.columns, descriptor.clone(), Some(handle), settled).map_err(|error| status(&error))?;
+    let info = described(&held.columns, descriptor.clone()).map_err(|error| status(&error))?;
+    let mut info = info.with_app_metadata(handle.bytes());
+    if settled {
+        info = info.with_endpoint(endpoint(ticket_of(handle)));
+    }
     let mut answer = PollInfo { info: Some(info), expiration_time: Some(Default::default()), ..PollInfo::default() };
     let expires_at = chrono::Utc::now() + shared.results.kept();
     if let Some(time) = &mut answer.expiration_time {
@@ -214,12 +223,15 @@ async fn poll(shared: &FlightShared, (handle, held): (Handle, &Arc<Held>), patie
     Ok(answer)
 }
 
-/// Answers `DoGet` for a ticket of ours.
+/// Answers `DoGet` for a ticket of ours; that of a statement without rows names nothing.
 ///
 /// # Errors
 /// NOT_FOUND for a ticket that is not of this caller, FAILED_PRECONDITION for one whose
 /// rows are read already.
 pub(super) fn turn_in(shared: &Arc<FlightShared>, caller: Caller, bytes: &[u8]) -> Result<Answer> {
+    if bytes.is_empty() {
+        return Ok(whole(RecordBatch::new_empty(Arc::new(Schema::empty()))));
+    }
     let owner = caller.owner.clone();
     let (handle, held) = shared.results.get(&owner, bytes).map_err(|error| status(&error))?;
     let mut stage = held.stage();
@@ -245,7 +257,7 @@ pub(super) fn turn_in(shared: &Arc<FlightShared>, caller: Caller, bytes: &[u8]) 
     drop(stage);
     let rows = running.take().ok_or_else(read_already)?;
     let columns = Arc::new(told(&held.columns));
-    Ok(answer(rows, columns, Turned { shared: Arc::clone(shared), owner, handle, _held: held }))
+    Ok(answer(rows, columns, Forget { shared: Arc::clone(shared), owner, handle, held, is_kept: false }))
 }
 
 fn read_already() -> tonic::Status {

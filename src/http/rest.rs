@@ -54,6 +54,7 @@ mod request;
 mod rows;
 mod search;
 mod secrets;
+mod strict;
 mod tables;
 mod text;
 mod versions;

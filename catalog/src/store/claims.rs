@@ -119,7 +119,8 @@ impl Catalog {
 
     /// Takes away every lease, without waiting for its end, and returns how
     /// many there were. For start-up: this store has one process at a time, so
-    /// whoever held them is gone.
+    /// whoever held them is gone. No job rests any longer either: how long a rest
+    /// is was told by a clock that may have been set since.
     ///
     /// # Errors
     ///
@@ -138,6 +139,10 @@ impl Catalog {
                 .rows_affected();
                 expire_requested(tx, now).await?;
                 expire_plain(tx, now).await?;
+                sqlx::query("UPDATE jobs SET not_before = NULL WHERE state = 'queued' AND not_before > $1")
+                    .bind(micros(now))
+                    .execute(tx.connection())
+                    .await?;
                 Ok(abandoned)
             })
         })

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 
-use chrono::Utc;
 use roaring::RoaringBitmap;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row};
@@ -13,6 +12,7 @@ use sqlx::{QueryBuilder, Row};
 use super::Catalog;
 use super::rows::{self, damaged, micros, signed};
 use super::writer::Tx;
+use crate::Timestamp;
 use crate::error::Result;
 use crate::function::{FailedPlace, FailedRow, PartFailures, RowFailure};
 use crate::ids::TableId;
@@ -38,11 +38,11 @@ struct Known {
 }
 
 /// Puts what parts say in the place of what was known of their rows.
-pub(super) async fn replace(tx: &mut Tx, job: &Job, parts: &[PartFailures]) -> Result<()> {
+pub(super) async fn replace(tx: &mut Tx, job: &Job, parts: &[PartFailures], now: Timestamp) -> Result<()> {
     let Some(table) = job.table_id else { return Ok(()) };
     let mut added = false;
     for part in parts {
-        let place = Place { table: table.to_string(), branch: job.branch.clone().unwrap_or_default(), part };
+        let place = Place { table: table.to_string(), branch: job.branch.clone().unwrap_or_default(), part, now };
         added |= place.replace(tx, job).await?;
     }
     if added { forget_oldest(tx, &table.to_string()).await } else { Ok(()) }
@@ -52,6 +52,7 @@ struct Place<'a> {
     table: String,
     branch: String,
     part: &'a PartFailures,
+    now: Timestamp,
 }
 
 impl Place<'_> {
@@ -134,7 +135,7 @@ impl Place<'_> {
         shared.push_bind(&self.table).push_bind(&self.branch).push_bind(part.field_id);
         shared.push_bind(signed("fragment_id", part.fragment_id)?).push_bind(job.id.to_string());
         shared.push_bind(&part.column).push_bind(&part.function).push_bind(&part.function_version);
-        shared.push_bind(signed("table_version", part.table_version)?).push_bind(micros(Utc::now()));
+        shared.push_bind(signed("table_version", part.table_version)?).push_bind(micros(self.now));
         query.push(", record.* FROM (");
         query.push_values(records, |mut row, record| {
             row.push_bind(record.offset).push_bind(record.row_id).push_bind(record.rows);

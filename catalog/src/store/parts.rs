@@ -77,11 +77,12 @@ impl Catalog {
         epoch: AttemptEpoch,
         files: Vec<String>,
         failures: Vec<PartFailures>,
+        now: Timestamp,
     ) -> Result<()> {
         self.write(Durability::Process, move |tx| {
             Box::pin(async move {
                 let job = load_held(tx, id, epoch).await?.job;
-                super::failures::replace(tx, &job, &failures).await?;
+                super::failures::replace(tx, &job, &failures, now).await?;
                 for file in files {
                     rename(tx, id, STAGED, PUBLISHED, &file).await?;
                 }

@@ -189,6 +189,19 @@ async fn a_restart_takes_the_leases_of_the_dead_at_once() {
 }
 
 #[tokio::test]
+async fn a_restart_ends_the_rest_of_a_job() {
+    let mut store = Store::new().await;
+    let job = store.running(refresh("docs")).await;
+    // Long before the clock was set back.
+    store.catalog.retry(job.id, job.epoch, failure(), at(90_000), at(89_999)).await.unwrap();
+    assert_eq!(store.catalog.claim_next(&gateway(), LEASE, at(2)).await.unwrap(), None);
+    store.reopen().await;
+    store.catalog.abandon_leases(at(2)).await.unwrap();
+    let claimed = store.catalog.claim_next(&gateway(), LEASE, at(2)).await.unwrap();
+    assert_eq!(claimed.map(|job| job.id), Some(job.id));
+}
+
+#[tokio::test]
 async fn states_of_newer_software_are_shown_and_not_touched() {
     use sqlx::ConnectOptions;
     let store = Store::new().await;

@@ -165,7 +165,7 @@ async fn a_part_belongs_to_one_job_until_it_is_published_or_given_up() {
     let catalog = &store.catalog;
     let first = store.running(job("a")).await;
     assert_eq!(catalog.note_parts(first.id, first.epoch, parts(&["p", "q", "r", "s"])).await.unwrap(), None);
-    catalog.parts_published(first.id, first.epoch, names(&["p"]), vec![]).await.unwrap();
+    catalog.parts_published(first.id, first.epoch, names(&["p"]), vec![], at(3)).await.unwrap();
     assert_eq!(catalog.reusable_parts(first.id).await.unwrap(), [], "its own are not left over");
     catalog.request_cancel(first.id, "bob", at(2)).await.unwrap();
     let asked = catalog.note_parts(first.id, first.epoch, Vec::new()).await.unwrap();
@@ -210,10 +210,10 @@ async fn j13_a_message_that_comes_twice_has_no_effect_the_second_time() {
     let noted = receipts().await;
     catalog.note_parts(id, epoch, part(2)).await.unwrap();
     assert_eq!(receipts().await, noted, "a note");
-    catalog.parts_published(id, epoch, names(), vec![]).await.unwrap();
+    catalog.parts_published(id, epoch, names(), vec![], at(3)).await.unwrap();
     let published = receipts().await;
     assert_eq!(published.len(), 1);
-    catalog.parts_published(id, epoch, names(), vec![]).await.unwrap();
+    catalog.parts_published(id, epoch, names(), vec![], at(3)).await.unwrap();
     assert_eq!(receipts().await, published, "a publication");
     catalog.note_parts(id, epoch, part(1)).await.unwrap();
     assert_eq!(receipts().await, published, "a note after the publication");
@@ -238,7 +238,7 @@ async fn j13_a_message_that_comes_twice_has_no_effect_the_second_time() {
     };
     assert!(catalog.fail(id, epoch, failure, at(5)).await.unwrap_err().is_stale_epoch());
     assert!(catalog.note_parts(id, epoch, part(3)).await.unwrap_err().is_stale_epoch());
-    assert!(catalog.parts_published(id, epoch, names(), vec![]).await.unwrap_err().is_stale_epoch());
+    assert!(catalog.parts_published(id, epoch, names(), vec![], at(3)).await.unwrap_err().is_stale_epoch());
     assert_eq!((store.job(&job).await, catalog.events(id, 100).await.unwrap()), (ended, events), "an end");
 }
 

@@ -248,7 +248,7 @@ pub(super) const KEYS: &[Key] = &[
         "query.statement_timeout",
         Kind::Duration { min: "0s", max: "30d" },
         "0s",
-        "The default of the session setting of this name; 0s is no limit.",
+        "The default of the session setting of this name, and the most time of a request of REST; 0s is no limit.",
     ),
     key("jobs.retention", Kind::Duration { min: "1h", max: "3650d" }, "30d", "How long a job is listed after its end."),
     key("jobs.event_retention", Kind::Duration { min: "1h", max: "3650d" }, "14d", "How long its events are kept."),

@@ -18,7 +18,7 @@ pub struct QueryConfig {
     pub spill_max: ByteSize,
     /// Compute threads; unset: one for each processor.
     pub threads: Option<usize>,
-    /// The default of the session setting; zero is no limit.
+    /// The default of the session setting, and the most time of a request of REST; zero is no limit.
     pub statement_timeout: Duration,
 }
 

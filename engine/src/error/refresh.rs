@@ -29,13 +29,17 @@ impl From<StorageError> for SqlError {
     }
 }
 
+/// What Lance's messages begin with; the SQLSTATE says as much.
+const PREFIXES: [&str; 4] = ["LanceError(Schema): ", "LanceError(IO): ", "LanceError(Arrow): ", "Invalid user input: "];
+
 /// Maps what Lance reports. Messages of Lance end in the source location that
 /// raised them, which is of no use to a client and stays in the log.
 pub(super) fn lance(error: &lance::Error) -> SqlError {
     use lance::Error;
     let full = error.to_string();
     tracing::debug!(%full, "storage error");
-    let message = full.split(", /").next().unwrap_or(&full).trim_end_matches('.').to_owned();
+    let said = full.split(", /").next().unwrap_or(&full).trim_end_matches('.');
+    let message = PREFIXES.iter().find_map(|prefix| said.strip_prefix(prefix)).unwrap_or(said).to_owned();
     if full.contains("No space left on device") || full.contains("os error 28") {
         return SqlError::new(SqlState::DISK_FULL, "could not write: no space left on device")
             .hint("Free disk space and run the statement again.");

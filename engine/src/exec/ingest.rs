@@ -21,13 +21,13 @@ use lance_file::version::LanceFileVersion;
 
 use crate::error::{Result, SqlError};
 use crate::exec::filling::filled;
+use crate::exec::numbers::Numbers;
 use crate::exec::{Engine, dml, ensure_runnable, session as block, tables};
 use crate::session::{Session, StatementContext};
 use crate::sql::authorize::Authorized;
 use crate::sql::plan::Plan;
 use crate::sql::plan::ingest::{IngestPlan, MergeSpec};
 use crate::sql::resolve::BoundTable;
-use crate::sqlstate::SqlState;
 use crate::storage::{StorageError, durable};
 
 /// What became of rows that came.
@@ -85,9 +85,14 @@ impl Engine {
                 block::wrote(session, table);
                 Ok(Ingested { version, ..Ingested::default() })
             }
-            IngestPlan::Merge { table, merge } => {
+            IngestPlan::Merge { table, merge, filling } => {
                 let schema = taken(table, &rows.schema())?;
-                let merged = Box::pin(run_merge(self, table, merge, conformed(rows, &schema))).await?;
+                let rows = filled(conformed(rows, &schema), filling);
+                let rows = match Numbers::of(self, table, None)?.filter(|_| merge.insert_unmatched) {
+                    Some(numbers) => numbers.stream(rows),
+                    None => rows,
+                };
+                let merged = Box::pin(run_merge(self, table, merge, rows)).await?;
                 block::wrote(session, table);
                 Ok(merged)
             }
@@ -125,7 +130,7 @@ async fn run_merge(
     let (dataset, merge) = (dml::newest(engine, table).await?, merge.clone());
     let compute = async move {
         let job = merge_job(&dataset, &merge)?.try_build().map_err(StorageError::from)?;
-        let merged = job.execute_uncommitted(rows).await.map_err(merge_error)?;
+        let merged = job.execute_uncommitted(rows).await.map_err(StorageError::from)?;
         Ok((dataset, merged))
     };
     let (dataset, merged) = engine.runtime().run(compute).await?;
@@ -140,7 +145,7 @@ async fn run_merge(
 }
 
 fn merge_job(dataset: &Arc<Dataset>, merge: &MergeSpec) -> Result<MergeInsertBuilder> {
-    let bad = merge_error;
+    let bad = StorageError::from;
     let mut job = MergeInsertBuilder::try_new(Arc::clone(dataset), merge.on.clone()).map_err(bad)?;
     job.when_matched(match (merge.update_matched, &merge.update_filter) {
         (false, _) => WhenMatched::DoNothing,
@@ -155,13 +160,6 @@ fn merge_job(dataset: &Arc<Dataset>, merge: &MergeSpec) -> Result<MergeInsertBui
     });
     job.use_index(merge.use_index).conflict_retries(0);
     Ok(job)
-}
-
-fn merge_error(error: lance::Error) -> SqlError {
-    match error {
-        lance::Error::InvalidInput { .. } => SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()),
-        other => StorageError::from(other).into(),
-    }
 }
 
 /// Flushes what a transaction adds, commits it and returns the version.

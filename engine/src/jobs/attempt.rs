@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use lancegate_catalog::{AttemptEpoch, CatalogError, Control, Job, JobChange, JobId, JobState};
+use lancegate_catalog::{AttemptEpoch, Catalog, CatalogError, Control, Job, JobChange, JobId, JobState};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -239,37 +239,54 @@ impl Attempt {
         }
     }
 
-    async fn write_surely(&self, verdict: Verdict) -> Result<(), CatalogError> {
-        if let Err(error) = failpoint::reach("end.before").await {
-            tracing::error!(%error, "the end of an attempt is not recorded");
-            return Ok(());
-        }
-        self.write(verdict).await?;
-        if let Err(error) = failpoint::reach("end.after").await {
-            tracing::error!(%error, "the end of an attempt is recorded");
-        }
-        Ok(())
-    }
-
-    async fn write(&self, verdict: Verdict) -> Result<(), CatalogError> {
-        let (catalog, id, epoch) = (&self.inner.catalog, self.job.id, self.job.epoch);
-        match verdict {
-            Verdict::Complete(result) => catalog.complete(id, epoch, result, now()).await.map(drop),
-            Verdict::Retry(failure) => {
-                let earlier = catalog.retries(id).await?;
-                if earlier + 1 >= verdict::ATTEMPTS_MAX {
-                    return catalog.fail(id, epoch, failure, now()).await.map(drop);
-                }
-                let not_before = now() + verdict::rest(earlier, rand::random());
-                catalog.retry(id, epoch, failure, not_before, now()).await.map(drop)
+    /// Keeps the lease until the registry has taken the end, however long that takes: an attempt whose work is done is
+    /// not to be taken over.
+    async fn write_surely(&mut self, verdict: Verdict) -> Result<(), CatalogError> {
+        let writing = record_end(Arc::clone(&self.inner), (self.job.id, self.job.epoch), verdict);
+        tokio::pin!(writing);
+        loop {
+            tokio::select! {
+                biased;
+                written = &mut writing => return written,
+                _ = self.renewals.tick() => self.renew().await,
             }
-            Verdict::Fail(failure) => catalog.fail(id, epoch, failure, now()).await.map(drop),
-            Verdict::TimeOut(failure) => catalog.time_out(id, epoch, failure, now()).await.map(drop),
-            Verdict::Cancel(why) => catalog.canceled(id, epoch, why, now()).await.map(drop),
-            Verdict::Park => catalog.paused(id, epoch, now()).await.map(drop),
-            Verdict::Release => catalog.release(id, epoch, now()).await.map(drop),
-            Verdict::Leave => Ok(()),
         }
+    }
+}
+
+async fn record_end(
+    inner: Arc<Inner>,
+    (id, epoch): (JobId, AttemptEpoch),
+    verdict: Verdict,
+) -> Result<(), CatalogError> {
+    if let Err(error) = failpoint::reach("end.before").await {
+        tracing::error!(%error, "the end of an attempt is not recorded");
+        return Ok(());
+    }
+    write(&inner.catalog, (id, epoch), verdict).await?;
+    if let Err(error) = failpoint::reach("end.after").await {
+        tracing::error!(%error, "the end of an attempt is recorded");
+    }
+    Ok(())
+}
+
+async fn write(catalog: &Catalog, (id, epoch): (JobId, AttemptEpoch), verdict: Verdict) -> Result<(), CatalogError> {
+    match verdict {
+        Verdict::Complete(result) => catalog.complete(id, epoch, result, now()).await.map(drop),
+        Verdict::Retry(failure) => {
+            let earlier = catalog.retries(id).await?;
+            if earlier + 1 >= verdict::ATTEMPTS_MAX {
+                return catalog.fail(id, epoch, failure, now()).await.map(drop);
+            }
+            let not_before = now() + verdict::rest(earlier, rand::random());
+            catalog.retry(id, epoch, failure, not_before, now()).await.map(drop)
+        }
+        Verdict::Fail(failure) => catalog.fail(id, epoch, failure, now()).await.map(drop),
+        Verdict::TimeOut(failure) => catalog.time_out(id, epoch, failure, now()).await.map(drop),
+        Verdict::Cancel(why) => catalog.canceled(id, epoch, why, now()).await.map(drop),
+        Verdict::Park => catalog.paused(id, epoch, now()).await.map(drop),
+        Verdict::Release => catalog.release(id, epoch, now()).await.map(drop),
+        Verdict::Leave => Ok(()),
     }
 }
 

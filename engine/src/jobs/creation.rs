@@ -10,6 +10,7 @@ use lancegate_functions::{CheckError, Definition};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::now;
 use super::verdict::failure;
 use super::work::WorkError;
 use crate::error::SqlError;
@@ -109,7 +110,7 @@ async fn add(catalog: &Catalog, job: &Job, name: TableName, definition: &Definit
         definition: json!(definition),
         owner: job.submitted_by.clone(),
         disabled: false,
-        created_at: chrono::Utc::now(),
+        created_at: now(),
     };
     let number = catalog.add_function_of(job.id, job.epoch, version).await?;
     let grants = catalog.grants().await?;

@@ -125,7 +125,7 @@ impl Ledger {
         if files.is_empty() {
             return Ok(());
         }
-        self.catalog.parts_published(self.job, self.epoch, files, failures).await.map_err(refused)
+        self.catalog.parts_published(self.job, self.epoch, files, failures, crate::clock::now()).await.map_err(refused)
     }
 
     /// Returns all parts of this definition that attempts of this job have noted.

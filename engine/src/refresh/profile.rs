@@ -60,7 +60,7 @@ impl PhaseClock {
     pub(super) fn enter(&mut self, phase: &'static str) {
         self.leave();
         let index = self.phases.iter().position(|(name, ..)| *name == phase).unwrap_or_else(|| {
-            self.phases.push((phase, chrono::Utc::now().timestamp_millis(), Duration::ZERO));
+            self.phases.push((phase, crate::clock::now().timestamp_millis(), Duration::ZERO));
             self.phases.len() - 1
         });
         self.current = Some((index, Instant::now()));

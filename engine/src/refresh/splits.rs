@@ -11,6 +11,8 @@ use chrono::{DateTime, Utc};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::now;
+
 /// A split that is not noted yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Task {
@@ -89,7 +91,7 @@ impl Splits {
             errors: lock(&self.errors).get(&fragment).copied().unwrap_or_default(),
         };
         let task = Task {
-            started_at: Some(Utc::now()),
+            started_at: Some(now()),
             execution: Some(execution.clone()),
             begun_before: before,
             ..Task::of(rows)

@@ -26,6 +26,7 @@ use super::plan::FragmentWork;
 use super::progress::Progress;
 use super::snapshot::Snapshot;
 use super::splits::{Execution, Worker};
+use crate::clock::now;
 use crate::storage::signature::Signature;
 use crate::storage::{StorageError, nested};
 
@@ -116,7 +117,7 @@ pub async fn stage_fragment(
 ) -> Result<(StagedFragment, StageTimes), RefreshError> {
     let id = usize::try_from(work.fragment_id).expect("Lance fragment ids fit 32 bits");
     let fragment = snapshot.dataset.get_fragment(id).expect("the plan was made on this version");
-    let (started, started_at) = (Instant::now(), Utc::now());
+    let (started, started_at) = (Instant::now(), now());
     let output = snapshot.output_schema();
     let part = match computation {
         Computation::Expression(_) => None,
@@ -159,7 +160,7 @@ pub async fn stage_fragment(
         rows: work.rows.clone(),
         measured: Some(Measured {
             started_at,
-            finished_at: Utc::now(),
+            finished_at: now(),
             batches: stage.batches,
             execution: Some(worker.execution().clone()),
             bytes_read: Some(worker.bytes_read()),

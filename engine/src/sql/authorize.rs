@@ -232,7 +232,7 @@ fn of_ingest(plan: &IngestPlan) -> Vec<Need> {
         IngestPlan::Kept(table) => vec![create_in(Privilege::CreateTable, &table.name)],
         IngestPlan::Append { table, .. } => vec![own(Privilege::Insert, table)],
         IngestPlan::Overwrite { table, schema: _ } => vec![owned(&table.record)],
-        IngestPlan::Merge { table, merge } => {
+        IngestPlan::Merge { table, merge, filling: _ } => {
             // Which rows match is told by what it answers.
             let mut needs = vec![own(Privilege::Select, table)];
             needs.extend(merge.insert_unmatched.then(|| own(Privilege::Insert, table)));

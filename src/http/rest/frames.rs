@@ -2,7 +2,9 @@
 //!
 //! A compressed buffer begins with its length when it is not (Arrow, "Serialization and Interprocess Communication",
 //! `BodyCompression`). Arrow asks for so much memory at once, and where there is not so much the process ends. So what a
-//! message says, or has if that is more, is added up first, and more than [`MESSAGE_BYTES_MAX`] is refused (54000).
+//! message says, or has if that is more, is added up first, and more than [`MESSAGE_BYTES_MAX`] is refused (54000). Every
+//! byte is looked at once: buffers that are longer than all of the body name some bytes twice, which no writer does, and
+//! are refused too.
 
 use arrow::ipc::{CompressionType, Message, root_as_message};
 use bytes::{Bytes, BytesMut};
@@ -96,7 +98,8 @@ fn prefix(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((start, usize::try_from(length).unwrap_or(usize::MAX)))
 }
 
-/// Returns how many bytes the compressed buffers of a message say that they have, or have; none for any other message.
+/// Returns how many bytes the compressed buffers of a message say that they have, or have, up to the first beyond
+/// [`MESSAGE_BYTES_MAX`]; none for any other message.
 pub(crate) fn decompressed(message: &Message<'_>, body: &[u8]) -> u64 {
     let batch = message.header_as_record_batch();
     let batch = batch.or_else(|| message.header_as_dictionary_batch()?.data());
@@ -104,16 +107,25 @@ pub(crate) fn decompressed(message: &Message<'_>, body: &[u8]) -> u64 {
         return 0;
     };
     let is_lz4 = compression.codec() == CompressionType::LZ4_FRAME;
-    buffers.iter().fold(0_u64, |sum, buffer| {
+    let (mut sum, mut looked_at) = (0_u64, 0_usize);
+    for buffer in buffers {
         let at = usize::try_from(buffer.offset()).unwrap_or(usize::MAX);
-        let Some((told, rest)) = body.get(at..).and_then(|rest| rest.split_first_chunk::<8>()) else { return sum };
+        let Some((told, rest)) = body.get(at..).and_then(|rest| rest.split_first_chunk::<8>()) else { continue };
         // Zero is nothing, and -1 says that the buffer is not compressed after all.
-        let Some(told) = u64::try_from(i64::from_le_bytes(*told)).ok().filter(|told| *told > 0) else { return sum };
+        let Some(told) = u64::try_from(i64::from_le_bytes(*told)).ok().filter(|told| *told > 0) else { continue };
         let length = usize::try_from(buffer.length()).unwrap_or(usize::MAX).saturating_sub(8).min(rest.len());
+        looked_at += length;
+        if looked_at > body.len() {
+            return u64::MAX;
+        }
         // The other codec stops where it was said that it ends.
         let has = if is_lz4 { unpacked_bytes(&rest[..length]) } else { 0 };
-        sum.saturating_add(told.max(has))
-    })
+        sum = sum.saturating_add(told.max(has));
+        if sum > MESSAGE_BYTES_MAX {
+            break;
+        }
+    }
+    sum
 }
 
 /// Why a message is refused.

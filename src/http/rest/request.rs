@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
 use super::error::{Code, RestError, Result};
-use super::names;
+use super::{names, strict};
 use crate::http::HttpShared;
 use crate::http::listener::Peer;
 
@@ -171,7 +171,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for BodyWithId<T> {
         fields.remove("identity");
         fields.remove("context");
         let id = fields.remove("id").map(serde_json::from_value).transpose().map_err(bad)?.flatten();
-        let body = serde_json::from_value(Value::Object(fields)).map_err(bad)?;
+        let body = strict::from_fields(fields).map_err(bad)?;
         Ok(Self { id, body })
     }
 }

@@ -101,6 +101,36 @@ fn understated(blocks: usize) -> Vec<u8> {
     made
 }
 
+/// A stream of so many columns that all name the same frame, of a million blocks without bytes, as their values.
+fn overlapping(columns: usize) -> Vec<u8> {
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![7; 100]));
+    let batch = RecordBatch::try_from_iter((0..columns).map(|n| (format!("c{n}"), Arc::clone(&values)))).unwrap();
+    let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME)).unwrap();
+    let mut writer = StreamWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+    writer.write(&batch).unwrap();
+    let stream = writer.into_inner().unwrap();
+    let of_schema = 8 + u32::from_le_bytes(*stream[4..].first_chunk().unwrap()) as usize;
+    let of_header = u32::from_le_bytes(*stream[of_schema + 4..].first_chunk().unwrap()) as usize;
+    let mut body = 8_i64.to_le_bytes().to_vec();
+    body.extend(0x184d_2204_u32.to_le_bytes());
+    body.extend([0x60, 0x70, 0x73]);
+    (0..1 << 20).for_each(|_| body.extend((1_u32 << 31).to_le_bytes()));
+    body.extend(0_u32.to_le_bytes());
+    let length = body.len() as i64;
+    body.resize(body.len().next_multiple_of(64), 0);
+    let mut header = stream[of_schema..of_schema + 8 + of_header].to_vec();
+    let message = arrow::ipc::root_as_message(&header[8..]).unwrap();
+    let body_bytes = message.bodyLength();
+    let buffers = message.header_as_record_batch().unwrap().buffers().unwrap();
+    let places = buffers.iter().map(|buffer| std::ptr::from_ref(buffer) as usize - header.as_ptr() as usize);
+    for at in places.collect::<Vec<_>>() {
+        header[at..at + 8].copy_from_slice(&0_i64.to_le_bytes());
+        header[at + 8..at + 16].copy_from_slice(&length.to_le_bytes());
+    }
+    replace(&mut header[8..], body_bytes, body.len() as i64);
+    [&stream[..of_schema], &header, &body, &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]].concat()
+}
+
 /// Cuts a stream into the messages of Flight, the first with a descriptor.
 fn messages(stream: &[u8], table: &str) -> Vec<FlightData> {
     let mut found = Vec::new();
@@ -207,6 +237,20 @@ async fn r02_a_frame_that_holds_more_than_it_says_is_refused_on_both_ways() {
     // The message itself is held, more than once on its way.
     assert!(grown < GROWTH_MAX, "{grown} bytes");
     assert_eq!(flight.get(statement_ticket("SELECT * FROM t")).await.unwrap(), 0);
+}
+
+/// Four megabytes that take hours to look at, once for each of the buffers that name them.
+#[tokio::test]
+async fn r02_buffers_that_name_the_same_bytes_are_refused_on_both_ways() {
+    let rest = Rest::start().await;
+    let flight = Flight::connect(&rest.gateway, &rest.key).await;
+    let bomb = overlapping(1_000);
+    let (status, answer) = post(&rest, "/v1/table/t/create", bomb.clone()).await;
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer["error"].as_str().unwrap().contains("a message of the rows is too long"), "{answer}");
+    let error = flight.put(messages(&bomb, "t")).await.unwrap_err();
+    assert!(error.message().contains("a message of the rows is too long"), "{error}");
+    assert_eq!(rest.get("/v1/table").await.1["tables"], json!([]));
 }
 
 /// Types that are nested a thousand times, which readers recurse into.

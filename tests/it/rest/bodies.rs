@@ -305,6 +305,76 @@ fn stream(columns: &[&str]) -> Vec<u8> {
 }
 
 #[tokio::test]
+async fn rows_that_come_lack_what_the_table_gives_them() {
+    let rest = Rest::start().await;
+    let client = rest.gateway.connect().await;
+    run(
+        &client,
+        "CREATE TABLE t (id bigint, n serial, a bigint GENERATED ALWAYS AS IDENTITY, note text DEFAULT 'new', v bigint)",
+    )
+    .await;
+    let send = async |path: &str, body: Vec<u8>| rest.send(rest.request(Method::POST, path).body(body)).await;
+    let all = async || rows(&client, "SELECT id, n, a, note, v FROM t ORDER BY id").await;
+    let (status, answer) = send("/v1/table/t/insert/", stream(&["id"])).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(all().await, ["1|1|1|new|", "2|2|2|new|", "3|3|3|new|"]);
+    run(&client, "DELETE FROM t WHERE id > 1").await;
+    run(&client, "UPDATE t SET note = 'old'").await;
+    // What is there stays, what is new is filled; numbers may be left out.
+    let merge = |words: &str| format!("/v1/table/t/merge_insert/?on=id&{words}");
+    let (status, answer) = send(&merge("when_not_matched_insert_all=true"), stream(&["id", "v"])).await;
+    assert_eq!((status, &answer["num_inserted_rows"]), (200, &json!(2)), "{answer}");
+    let merged = all().await;
+    assert_eq!(merged[0], "1|1|1|old|");
+    for (row, id) in merged[1..].iter().zip(2..) {
+        let fields: Vec<&str> = row.split('|').collect();
+        assert_eq!(
+            (fields[0], fields[3], fields[4]),
+            (id.to_string().as_str(), "new", id.to_string().as_str()),
+            "{row}"
+        );
+        assert!(fields[1].parse::<u64>().unwrap() > 3 && fields[2].parse::<u64>().unwrap() > 3, "{row}");
+    }
+    // Rows that are there would lose their values.
+    let both = "when_matched_update_all=true&when_not_matched_insert_all=true";
+    let (status, answer) = send(&merge(both), stream(&["id", "v"])).await;
+    let told = answer["error"].as_str().unwrap_or_default();
+    assert!(status != 200 && told.contains("lack column \"n\"") && told.contains("has a default"), "{status} {answer}");
+    let (status, answer) = send(&merge("when_matched_update_all=true"), stream(&["id", "v"])).await;
+    assert_eq!((status, &answer["num_updated_rows"]), (200, &json!(3)), "{answer}");
+    // Numbers that only the sequence gives.
+    for path in ["/v1/table/t/insert/", &merge("when_not_matched_insert_all=true")] {
+        let (status, answer) = send(path, stream(&["id", "a"])).await;
+        let told = answer["error"].as_str().unwrap_or_default();
+        assert!(status == 400 && told.contains("non-DEFAULT value into column \"a\""), "{status} {answer}");
+    }
+    let by_number = "/v1/table/t/merge_insert/?on=a&when_matched_update_all=true";
+    assert_eq!(send(by_number, stream(&["a", "v"])).await.0, 200);
+    // A column that takes no NULL and has nothing to be filled with.
+    run(&client, "CREATE TABLE strict (id bigint, must bigint NOT NULL)").await;
+    let into = "/v1/table/strict/merge_insert/?on=id&when_not_matched_insert_all=true";
+    let (status, answer) = send(into, stream(&["id"])).await;
+    let told = answer["error"].as_str().unwrap_or_default();
+    assert!(status == 400 && told.contains("null value in column \"must\""), "{status} {answer}");
+    assert!(!told.contains("/"), "{told}");
+}
+
+#[tokio::test]
+async fn columns_of_a_branch_stay_as_they_are() {
+    let rest = Rest::start().await;
+    let client = rest.gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint, v bigint)").await;
+    assert_eq!(rest.post("/v1/table/t/branches/create", json!({ "name": "b" })).await.0, 200);
+    let send = async |path: &str, body: Vec<u8>| rest.send(rest.request(Method::POST, path).body(body)).await;
+    let path = "/v1/table/t/insert?mode=overwrite&branch=b";
+    let (status, answer) = send(path, stream(&["id", "other"])).await;
+    assert!(status != 200 && answer["error"].as_str().unwrap().contains("other columns"), "{status} {answer}");
+    assert_eq!(send(path, stream(&["id", "v"])).await.0, 200);
+    assert_eq!(rest.post("/v1/table/t/count_rows", json!({ "branch": "b" })).await.1, json!(3));
+    assert_eq!(rest.post("/v1/table/t/count_rows", json!({})).await.1, json!(0));
+}
+
+#[tokio::test]
 async fn r01_a_head_that_drips_is_cut_off() {
     let rest = Rest::start().await;
     let address = rest.gateway.http_url("").trim_start_matches("http://").trim_end_matches('/').to_owned();

@@ -2,21 +2,22 @@
 //! merged, or the first rows of a new table. REST's `create`, `insert` and
 //! `merge_insert`; SQL has INSERT, MERGE and COPY.
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use lancegate_catalog::{Table, TableKind, TableName};
 use lancegate_sql::ObjectName;
 
-use super::dml::default::Filling;
+use super::dml::default::{Filling, is_always_numbered, non_default_number};
 use super::dml::{is_computed, no_column, non_default};
 use super::tables::ensure_columns;
 use super::{Plan, Planner};
 use crate::error::{Result, SqlError};
 use crate::exec::Engine;
+use crate::exec::dml::null_in;
 use crate::session::Session;
 use crate::sql::resolve::{BoundTable, is_materialized, no_relation};
 use crate::sqlstate::SqlState;
 use crate::storage::computed::RESERVED_PREFIXES;
-use crate::storage::{computed, provider};
+use crate::storage::{computed, defaults, provider};
 
 /// The key of the schema's metadata that binds columns to Functions.
 const BINDINGS: &str = "lancedb::function_bindings";
@@ -107,6 +108,8 @@ pub enum IngestPlan {
         table: BoundTable,
         /// How.
         merge: MergeSpec,
+        /// What fills columns of new rows that do not come.
+        filling: Filling,
     },
 }
 
@@ -149,19 +152,67 @@ impl Planner {
         match &request.mode {
             IngestMode::Append => {
                 ensure_fits(&existing, &request.schema)?;
-                let given: Vec<String> = request.schema.fields().iter().map(|field| field.name().clone()).collect();
-                let filling = self.filling(&existing, &given).await?;
+                ensure_no_number(&existing, &request.schema, &[])?;
+                let filling = self.filling(&existing, &names(&request.schema)).await?;
                 Ok(IngestPlan::Append { table: existing, filling })
             }
             IngestMode::Merge(merge) => {
                 ensure_fits(&existing, &request.schema)?;
                 ensure_keys(&existing, merge, &request.schema)?;
-                Ok(IngestPlan::Merge { table: existing, merge: merge.clone() })
+                // Rows that add nothing may tell by its number which row they change.
+                let keys = if merge.insert_unmatched { &[] } else { merge.on.as_slice() };
+                ensure_no_number(&existing, &request.schema, keys)?;
+                let filling = self.filling_of_merge(&existing, merge, &request.schema).await?;
+                Ok(IngestPlan::Merge { table: existing, merge: merge.clone(), filling })
             }
             IngestMode::Create(_) | IngestMode::Overwrite => {
-                Ok(IngestPlan::Overwrite { table: existing, schema: stored(&request.schema)? })
+                let schema = stored(&request.schema)?;
+                if self.caller.branch.is_some() {
+                    ensure_columns_stay(&existing, &schema)?;
+                }
+                Ok(IngestPlan::Overwrite { table: existing, schema })
             }
         }
+    }
+
+    /// Returns what fills columns that do not come, in rows that are merged. A row that is there keeps its values of
+    /// them, so such columns must come where rows are both added and changed.
+    async fn filling_of_merge(&self, table: &BoundTable, merge: &MergeSpec, given: &Schema) -> Result<Filling> {
+        if !merge.insert_unmatched {
+            return Ok(Filling(Vec::new()));
+        }
+        let lacking = |field: &&FieldRef| given.field_with_name(field.name()).is_err();
+        let stored = Schema::from(table.dataset.schema());
+        let valued =
+            |field: &&FieldRef| defaults::default_of(field).is_some() || defaults::numbering_of(field).is_some();
+        let refused = |what: &str, field: &FieldRef| {
+            let message = format!("rows that lack column \"{}\", which has {what}, cannot be merged", field.name());
+            SqlError::not_supported(message)
+                .hint("Send the column as well, or merge with SQL's INSERT ... ON CONFLICT.")
+        };
+        for field in stored.fields().iter().filter(lacking) {
+            if merge.update_matched && valued(&field) {
+                return Err(refused("a default", field));
+            }
+            if !field.is_nullable() && !valued(&field) {
+                return Err(null_in(field.name()));
+            }
+        }
+        self.filling(table, &names(given)).await
+    }
+}
+
+fn names(schema: &Schema) -> Vec<String> {
+    schema.fields().iter().map(|field| field.name().clone()).collect()
+}
+
+/// Refuses values of columns that take no number but those of their sequence, except `keys`.
+fn ensure_no_number(table: &BoundTable, given: &Schema, keys: &[String]) -> Result<()> {
+    let stored = Schema::from(table.dataset.schema());
+    let always = |name: &&String| stored.field_with_name(name).is_ok_and(is_always_numbered) && !keys.contains(name);
+    match given.fields().iter().map(|field| field.name()).find(always) {
+        Some(name) => Err(non_default_number(name)),
+        None => Ok(()),
     }
 }
 
@@ -183,6 +234,17 @@ fn stored(given: &Schema) -> Result<SchemaRef> {
     let mut metadata = given.metadata().clone();
     metadata.remove(BINDINGS);
     Ok(std::sync::Arc::new(Schema::new_with_metadata(given.fields().clone(), metadata)))
+}
+
+/// Refuses other columns than the table has: they change on main alone.
+fn ensure_columns_stay(table: &BoundTable, given: &Schema) -> Result<()> {
+    let stored = provider::visible_schema(&table.dataset);
+    let column = |field: &FieldRef| (field.name().clone(), field.data_type().clone());
+    if stored.fields().iter().map(column).eq(given.fields().iter().map(column)) {
+        return Ok(());
+    }
+    let message = format!("the rows have other columns than table \"{}\" on this branch", table.name());
+    Err(SqlError::not_supported(message).hint("Columns are changed on main alone."))
 }
 
 /// Refuses columns that the table does not take.

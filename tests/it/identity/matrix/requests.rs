@@ -209,6 +209,29 @@ fn branch() -> Ask {
     Ask::Json("/table/{s}$t/branches/create", json!({ "name": "try" }))
 }
 
+/// Asks for rows of the table, which is on a branch as well.
+fn on_branch(ask: Ask) -> Case {
+    behind(Ask::Json("/table/{s}$t2/branches/create", json!({ "name": "try" })), ask)
+}
+
+#[tokio::test]
+async fn z01_rows_of_a_branch() {
+    check_all(vec![
+        on_branch(Ask::Rows("/table/{s}$t2/insert?branch=try")),
+        on_branch(Ask::Rows("/table/{s}$t2/insert?mode=overwrite&branch=try")),
+        on_branch(Ask::Rows("/table/{s}$t2/merge_insert?on=id&when_not_matched_insert_all=true&branch=try")),
+        on_branch(Ask::Json("/table/{s}$t2/update", json!({ "updates": [["id", "2"]], "branch": "try" }))),
+        on_branch(Ask::Json("/table/{s}$t2/delete", json!({ "predicate": "id = 1", "branch": "try" }))),
+        on_branch(Ask::Json("/table/{s}$t2/query", json!({ "k": 10, "branch": "try" }))),
+        on_branch(Ask::Json("/table/{s}$t2/count_rows", json!({ "branch": "try" }))),
+        json_to(
+            "/table/{s}$t2/update_field_metadata",
+            json!({ "updates": [{ "path": "id", "metadata": { "unit": "m" } }] }),
+        ),
+    ])
+    .await;
+}
+
 #[tokio::test]
 async fn z01_requests_about_versions() {
     check_all(vec![

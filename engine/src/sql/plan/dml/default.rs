@@ -159,12 +159,12 @@ pub(super) fn fill_in(visible: &Schema, column: &str, value: &mut native::Expr) 
 }
 
 /// Returns whether a column takes no number but those of its sequence.
-pub(super) fn is_always_numbered(field: &Field) -> bool {
+pub(crate) fn is_always_numbered(field: &Field) -> bool {
     defaults::numbering_of(field) == Some(Numbering::Always)
 }
 
 /// Returns the error for a value of such a column.
-pub(super) fn non_default_number(column: &str) -> SqlError {
+pub(crate) fn non_default_number(column: &str) -> SqlError {
     SqlError::new(SqlState::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{column}\""))
         .detail(format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS."))
 }
