@@ -43,6 +43,8 @@ pub use self::executor::{Evaluated, Executor, ExecutorError, Options, RowError};
 pub use self::fleet::Fleet;
 pub use self::models::{Model, ModelError, Models};
 pub use self::pool::Pool;
+#[doc(hidden)]
+pub use self::protocol::decode_answer;
 pub use self::protocol::{Raised, encode};
 pub use self::sandbox::worker_main;
 pub use self::worker::{Launch, Worker, WorkerError};

@@ -233,6 +233,13 @@ pub(crate) fn decode_result(
     Ok((values, errors))
 }
 
+/// Decodes what a worker could answer to a call over so many rows: the entry point of a fuzzer, see `fuzz/`.
+#[doc(hidden)]
+pub fn decode_answer(header: &[u8], body: &[u8], rows: usize, expected: &SchemaRef) -> Result<ArrayRef, String> {
+    let frame = Frame { kind: Kind::Result, header: header.to_vec(), body: body.to_vec() };
+    decode_result(&frame, 7, rows, expected).map(|(values, _)| values)
+}
+
 fn decode_batch(body: &[u8], rows: usize, expected: &SchemaRef) -> Result<ArrayRef, String> {
     let mut messages = Messages { bytes: body };
     let (head, _) = messages.next()?;

@@ -11,6 +11,7 @@ use crate::error::{Result, SqlError};
 use crate::exec::{DEFAULT_DATABASE, Engine, Outcome, tables};
 use crate::session::{NoticeSeverity, Session};
 use crate::sql::plan::DatabasePlan;
+use crate::sql::plan::databases::Contents;
 use crate::sql::resolve::schema_of;
 use crate::sqlstate::SqlState;
 
@@ -46,11 +47,8 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &DatabaseP
             engine.catalog().apply(vec![change]).await?;
             Ok(Outcome::Done("ALTER SCHEMA".to_owned()))
         }
-        DatabasePlan::DropSchemas { schemas } => {
-            let changes = schemas
-                .iter()
-                .map(|(database, path)| ObjectChange::DropNamespace { database: database.clone(), path: path.clone() });
-            engine.catalog().apply(changes.collect()).await?;
+        DatabasePlan::DropSchemas { schemas, contents } => {
+            drop_schemas(engine, session, schemas, contents).await?;
             Ok(Outcome::Done("DROP SCHEMA".to_owned()))
         }
     }
@@ -86,6 +84,9 @@ async fn drop_database(engine: &Engine, session: &Session, name: &str, cascade: 
     if cascade {
         let contents = engine.catalog().tables(name, None).await?;
         tables::drop_tables(engine, session.principal.user.as_str(), &contents).await?;
+        for function in engine.catalog().functions(name).await? {
+            engine.catalog().drop_function(function.name, function.version, crate::clock::now()).await?;
+        }
         let secrets = engine.catalog().secrets(Some(name)).await?;
         engine
             .catalog()
@@ -101,6 +102,26 @@ async fn drop_database(engine: &Engine, session: &Session, name: &str, cascade: 
     }
     engine.catalog().apply(vec![ObjectChange::DropDatabase { name: name.to_owned() }]).await?;
     Ok(())
+}
+
+/// Drops what is in the schemas, and then the schemas. Whoever stops it in between finds the rest as it was, and may
+/// drop it again.
+async fn drop_schemas(
+    engine: &Engine,
+    session: &mut Session,
+    schemas: &[(String, Vec<String>)],
+    contents: &Contents,
+) -> Result<()> {
+    let Contents { relations, functions, secrets } = contents;
+    tables::drop_with(engine, session, &[], relations).await?;
+    for (name, version) in functions {
+        engine.catalog().drop_function(name.clone(), *version, crate::clock::now()).await?;
+    }
+    let secrets = secrets.iter().cloned().map(ObjectChange::DropSecret);
+    let schemas = schemas
+        .iter()
+        .map(|(database, path)| ObjectChange::DropNamespace { database: database.clone(), path: path.clone() });
+    Ok(engine.catalog().apply(secrets.chain(schemas).collect()).await?)
 }
 
 async fn create_schema(

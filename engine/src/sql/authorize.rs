@@ -264,7 +264,7 @@ fn of_database(plan: &DatabasePlan) -> Vec<Need> {
         DatabasePlan::AlterSchema { database, path, properties: _ } => {
             plain(vec![Requirement::new(Privilege::Ownership, namespace(database, path))])
         }
-        DatabasePlan::DropSchemas { schemas } => {
+        DatabasePlan::DropSchemas { schemas, contents: _ } => {
             let owned = |(database, path): &(String, Vec<String>)| {
                 Requirement::new(Privilege::Ownership, namespace(database, path))
             };

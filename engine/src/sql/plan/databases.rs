@@ -1,9 +1,11 @@
 //! CREATE, ALTER and DROP of databases and schemas.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use lancegate_catalog::Properties;
+use lancegate_catalog::{Properties, SecretName, Table, TableName};
 use lancegate_sql::ast::{DropBehavior, Property, Statement};
 
 use super::{Plan, Planner};
@@ -62,9 +64,22 @@ pub enum DatabasePlan {
     },
     /// DROP SCHEMA.
     DropSchemas {
-        /// Database and path of those that exist.
+        /// Database and path of those that exist, those inside of others first.
         schemas: Vec<(String, Vec<String>)>,
+        /// What goes with them.
+        contents: Contents,
     },
+}
+
+/// What CASCADE drops with schemas.
+#[derive(Debug, Clone, Default)]
+pub struct Contents {
+    /// Their tables and views, and the views elsewhere that read them.
+    pub relations: Vec<Table>,
+    /// Versions of their Functions. Columns elsewhere keep the values that they have.
+    pub functions: Vec<(TableName, u64)>,
+    /// Their secrets.
+    pub secrets: Vec<SecretName>,
 }
 
 impl DatabasePlan {
@@ -129,10 +144,6 @@ impl Planner {
                 DatabasePlan::AlterSchema { database, path, properties: all }
             }
             Statement::DropSchema(drop) => {
-                if drop.behavior == Some(DropBehavior::Cascade) {
-                    return Err(SqlError::not_supported("DROP SCHEMA … CASCADE is not supported")
-                        .hint("Drop the contents of the schema first."));
-                }
                 let mut schemas = Vec::new();
                 for name in &drop.schemas {
                     let (database, path) = self.schema_path(name);
@@ -146,7 +157,12 @@ impl Planner {
                         None => return Err(no_schema(&name.schema)),
                     }
                 }
-                DatabasePlan::DropSchemas { schemas }
+                let mut contents = Contents::default();
+                if drop.behavior == Some(DropBehavior::Cascade) {
+                    schemas = self.with_inner(schemas).await?;
+                    contents = self.contents(&schemas).await?;
+                }
+                DatabasePlan::DropSchemas { schemas, contents }
             }
             other => return Err(SqlError::internal(format!("{} is not about databases", other.kind()))),
         };
@@ -158,6 +174,35 @@ impl Planner {
             Some(_) => Ok(()),
             None => Err(no_database(name)),
         }
+    }
+
+    /// Returns schemas with those inside of them, which come before.
+    async fn with_inner(&self, schemas: Vec<(String, Vec<String>)>) -> Result<Vec<(String, Vec<String>)>> {
+        let mut all = BTreeSet::new();
+        for (database, path) in schemas {
+            let known = self.engine.catalog().namespaces(&database).await?;
+            let inner = known.into_iter().map(|namespace| namespace.path).filter(|inner| inner.starts_with(&path));
+            all.extend(inner.map(|inner| (database.clone(), inner)));
+        }
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_by_key(|(_, path)| Reverse(path.len()));
+        Ok(all)
+    }
+
+    async fn contents(&self, schemas: &[(String, Vec<String>)]) -> Result<Contents> {
+        let mut contents = Contents::default();
+        let catalog = self.engine.catalog();
+        for (database, path) in schemas {
+            contents.relations.extend(catalog.tables(database, Some(path)).await?);
+            let functions = catalog.functions(database).await?.into_iter();
+            let inside = functions.filter(|function| function.name.namespace == *path);
+            contents.functions.extend(inside.map(|function| (function.name, function.version)));
+            let secrets = catalog.secrets(Some(database)).await?.into_iter().map(|secret| secret.name);
+            contents.secrets.extend(secrets.filter(|name| name.namespace == *path));
+        }
+        let dependents = self.dependents(&contents.relations, Some(DropBehavior::Cascade)).await?;
+        contents.relations.extend(dependents);
+        Ok(contents)
     }
 
     async fn existing_ancestor(&self, database: &str, path: &[String]) -> Result<Vec<String>> {
