@@ -9,6 +9,7 @@ mod cooperate;
 pub mod functions;
 pub mod labels;
 mod literals;
+pub(crate) mod opaque;
 pub mod parameters;
 pub mod plan;
 pub mod resolve;

@@ -31,6 +31,33 @@ async fn cascade_drops_what_reads_it_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_schema_goes_with_what_is_in_it_and_what_reads_that() {
+    let (gateway, client) = started().await;
+    run(&client, "CREATE TABLE s.t (id bigint); CREATE SCHEMA \"s$inner\"; CREATE TABLE \"s$inner\".x (id bigint)")
+        .await;
+    run(&client, "CREATE TABLE s.kept_serial (id serial); CREATE VIEW reads AS SELECT id FROM s.t").await;
+    run(&client, "CREATE USER bob PASSWORD 'a long password'").await;
+    for what in ["USAGE ON DATABASE lancegate", "USAGE ON SCHEMA public", "USAGE ON SCHEMA s", "OWNERSHIP ON TABLE s.t"]
+    {
+        run(&client, &format!("GRANT {what} TO USER bob")).await;
+    }
+    let bob = gateway.connect_as("bob", "a long password").await.unwrap();
+    assert!(error(&bob, "DROP SCHEMA s CASCADE").await.starts_with("42501"));
+    let refused = error(&client, "DROP SCHEMA s").await;
+    assert!(refused.starts_with("2BP01"), "{refused}");
+    assert!(error(&client, "DROP SCHEMA s RESTRICT").await.starts_with("2BP01"));
+    let output = gateway.psql_with(&["-c", "DROP SCHEMA s CASCADE"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("drop cascades to"), "{said}");
+    let left = "SELECT table_name FROM information_schema.tables WHERE table_schema NOT LIKE 'pg%'
+        AND table_schema <> 'information_schema' AND table_catalog = 'lancegate' ORDER BY 1";
+    assert_eq!(rows(&client, left).await, ["free", "m", "t", "u", "v"]);
+    assert_eq!(rows(&client, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 's%'").await, ["0"]);
+    run(&client, "DROP SCHEMA IF EXISTS s CASCADE; CREATE SCHEMA s; CREATE TABLE s.t (id bigint)").await;
+    assert_eq!(rows(&client, "SELECT count(*) FROM s.t").await, ["0"]);
+}
+
+#[tokio::test]
 async fn restrict_names_what_is_in_the_way() {
     let (_gateway, client) = started().await;
     let refused = error(&client, "DROP TABLE t RESTRICT").await;

@@ -86,6 +86,32 @@ async fn defaults_are_changed_shown_and_refused() {
     assert!(error(&client, "INSERT INTO t (b) VALUES (NULL)").await.starts_with("23502: "));
 }
 
+/// How Django, Alembic and Flyway write it: NOT NULL after a DEFAULT is about the column.
+#[tokio::test]
+async fn a_default_ends_before_not_null() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id bigint); INSERT INTO t VALUES (1)").await;
+    let columns = [
+        ("a text DEFAULT 'new' NOT NULL", "new"),
+        ("b int DEFAULT 7 NOT NULL", "7"),
+        ("c bool DEFAULT false NOT NULL", "f"),
+        ("d date NOT NULL DEFAULT '2024-01-01'", "2024-01-01"),
+        ("e double precision DEFAULT 2.5 NULL", "2.5"),
+    ];
+    for (column, _) in columns {
+        run(&client, &format!("ALTER TABLE t ADD COLUMN {column}")).await;
+    }
+    run(&client, "INSERT INTO t (id) VALUES (2)").await;
+    let values = columns.map(|(_, value)| value).join("|");
+    assert_eq!(rows(&client, "SELECT a, b, c, d, e FROM t ORDER BY id").await, [values.clone(), values]);
+    assert!(error(&client, "INSERT INTO t (id, a) VALUES (3, NULL)").await.starts_with("23502"));
+    run(&client, "ALTER TABLE t ALTER COLUMN b SET DEFAULT 8; INSERT INTO t (id) VALUES (4)").await;
+    assert_eq!(rows(&client, "SELECT b FROM t WHERE id = 4").await, ["8"]);
+    let twice = error(&client, "ALTER TABLE t ADD COLUMN f int DEFAULT 3 NOT NULL DEFAULT 4").await;
+    assert!(twice.starts_with("42601"), "{twice}");
+}
+
 #[tokio::test]
 async fn a_serial_column_counts() {
     let gateway = Gateway::start();

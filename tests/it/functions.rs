@@ -102,7 +102,9 @@ async fn a_schema_that_holds_a_function_is_not_dropped() {
     run(&client, "CREATE SCHEMA team").await;
     run(&client, "CREATE FUNCTION team.f (x int64) RETURNS int64 LANGUAGE python AS 'def f(x): return x'").await;
     assert!(error(&client, "DROP SCHEMA team").await.starts_with("2BP01"));
-    run(&client, "DROP FUNCTION team.f WITH (version = '1'); DROP SCHEMA team").await;
+    run(&client, "DROP SCHEMA team CASCADE; CREATE SCHEMA team").await;
+    assert!(error(&client, "DESCRIBE FUNCTION team.f").await.starts_with("42883"));
+    run(&client, "DROP SCHEMA team").await;
 }
 
 #[tokio::test]

@@ -56,6 +56,7 @@ mod searching;
 mod secrets;
 mod sessions;
 mod stale;
+mod subqueries;
 mod surface;
 mod temporary;
 mod tidy;

@@ -262,6 +262,14 @@ fn by_words(message: &str) -> Option<SqlError> {
     if message.starts_with("Aggregate functions are not allowed in the WHERE clause") {
         return mapped(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in WHERE".to_owned());
     }
+    if let Some((_, said)) = message.split_once("regex parse error:") {
+        let why = said.rsplit("error: ").next().unwrap_or_default().lines().next().unwrap_or_default().trim();
+        if why.contains("look-around") || why.contains("backreferences") {
+            let text = "look-around and back references in regular expressions are not supported".to_owned();
+            return mapped(SqlState::FEATURE_NOT_SUPPORTED, text);
+        }
+        return mapped(SqlState::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {why}"));
+    }
     if message.contains("egular expression did not compile") {
         let why = if message.contains("CompiledTooBig") { "it is too large" } else { "its syntax is wrong" };
         let text = format!("invalid regular expression: {why}");

@@ -19,6 +19,7 @@ use crate::error::{Result, SqlError};
 use crate::exec::{DEFAULT_DATABASE, QueryConfig};
 use crate::sql::caller::Caller;
 use crate::sql::cooperate::Cooperate;
+use crate::sql::opaque;
 
 mod bounded;
 pub mod json;
@@ -54,6 +55,7 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
         .build_arc()?;
     let context = SessionContext::new_with_config_rt(config(query), runtime);
     setup_pg_catalog(&context, DEFAULT_DATABASE, EmptyContextProvider).map_err(|error| SqlError::from(*error))?;
+    context.register_udf(opaque::function());
     for function in postgres::functions() {
         context.register_udf(function);
     }

@@ -20,45 +20,73 @@ use crate::storage::provider::SYSTEM_COLUMNS;
 
 pub mod array;
 pub mod build;
+mod calls;
 pub mod catalog;
 mod catalog_columns;
 mod forms;
+mod joins;
 pub mod known;
+pub mod sets;
 pub mod versions;
 
 /// Schemas whose functions are called without naming the schema.
 const FUNCTION_SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
 
-/// Applies the rewrites that hold for every statement.
-pub fn postgres(statement: &mut Statement) {
-    let _ = statement.visit(&mut Postgres);
+/// What was seen in a statement that its plan needs a guard for.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Found {
+    /// A recursive query.
+    pub recursion: bool,
+    /// A subquery that may be a value.
+    pub subqueries: bool,
 }
 
-struct Postgres;
+/// Applies the rewrites that hold for every statement.
+///
+/// # Errors
+/// 0A000 for joins whose merged columns DataFusion would take from the wrong side.
+pub fn postgres(statement: &mut Statement) -> Result<Found> {
+    let mut rewrite = Postgres::default();
+    match statement.visit(&mut rewrite) {
+        ControlFlow::Continue(()) => Ok(rewrite.found),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+#[derive(Default)]
+struct Postgres {
+    found: Found,
+    /// Calls of `nextval` so far.
+    sequence_calls: usize,
+}
 
 impl VisitorMut for Postgres {
-    type Break = ();
+    type Break = SqlError;
 
-    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<SqlError> {
         if let Statement::Insert(native::Insert { source: Some(source), .. }) = statement {
             forms::values_in_insert(source);
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         limit_fetch(query);
+        sets::values_with_queries(query);
+        calls::distinguish_aggregates(query);
+        self.found.recursion |= query.with.as_ref().is_some_and(|with| with.recursive);
         if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
             with.cte_tables.iter_mut().for_each(name_columns_at_first);
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         match expr {
             Expr::Function(function) => {
                 unqualify(function);
                 forms::sequence_by_name(function);
+                calls::number_sequence_call(function, &mut self.sequence_calls);
                 if let Some(random) = forms::random_uuid(function) {
                     *expr = random;
                     return ControlFlow::Continue(());
@@ -97,13 +125,17 @@ impl VisitorMut for Postgres {
                     *expr = as_double(text);
                 }
             }
-            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => array::compared_literal(right),
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+                array::compared_literal(right);
+                sets::compared(expr);
+            }
+            Expr::Subquery(_) => self.found.subqueries = true,
             _ => {}
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
         if let TableFactor::Table { name, args: Some(_), .. } = factor {
             strip_schema(name);
         }
@@ -111,10 +143,14 @@ impl VisitorMut for Postgres {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         forms::exists_as_value(select);
+        sets::in_as_value(select);
         forms::rows_in_select(select);
-        ControlFlow::Continue(())
+        match joins::merged_columns(select) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
     }
 }
 
@@ -403,7 +439,12 @@ fn merges_columns(from: &TableWithJoins) -> bool {
 }
 
 fn excluding(mut options: WildcardAdditionalOptions, columns: &BTreeSet<&'static str>) -> WildcardAdditionalOptions {
-    let names = columns.iter().map(|name| ObjectName::from(vec![Ident::new(*name)]));
-    options.opt_exclude = Some(ExcludeSelectItem::Multiple(names.collect()));
+    let mut names = match options.opt_exclude.take() {
+        None => Vec::new(),
+        Some(ExcludeSelectItem::Single(name)) => vec![name],
+        Some(ExcludeSelectItem::Multiple(names)) => names,
+    };
+    names.extend(columns.iter().map(|name| ObjectName::from(vec![Ident::new(*name)])));
+    options.opt_exclude = Some(ExcludeSelectItem::Multiple(names));
     options
 }

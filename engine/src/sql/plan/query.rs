@@ -25,9 +25,10 @@ use crate::error::query::in_text;
 use crate::error::{Result, SqlError};
 use crate::sql::parameters::{self, Parameters};
 use crate::sql::resolve::{self, BoundTable, object_of};
+use crate::sql::rewrite::Found;
 use crate::sql::rewrite::versions::{self, Versioned, Versions};
 use crate::sql::state::PlannerState;
-use crate::sql::{functions, labels, literals, rewrite, uuid};
+use crate::sql::{functions, labels, literals, opaque, rewrite, uuid};
 use crate::sqlstate::SqlState;
 use crate::storage::provider::{Columns, LanceTable};
 use crate::system::{self, SYSTEM_DATABASE, SystemContext};
@@ -168,12 +169,12 @@ impl Planner {
             statement = known;
         }
         let reads_nothing = one_row::is_small(&statement);
-        rewrite::postgres(&mut statement);
+        let found = rewrite::postgres(&mut statement)?;
         let shared = self.caller.state(self.engine.state());
         let mut registered = self.registered(shared, &statement).await?;
         if reads_nothing && registered.is_empty() {
             labels::apply(&mut statement);
-            return self.to_plan(Arc::clone(shared), statement, HashMap::new(), scope);
+            return self.to_plan((Arc::clone(shared), found), statement, HashMap::new(), scope);
         }
         let scope = &scope.at(versions::take(&mut statement)?);
         let columns = rewrite::system_columns(&statement);
@@ -197,9 +198,9 @@ impl Planner {
             state = Arc::new(PlannerState::new(with_functions));
         }
         let mut plan = if catalog_query {
-            self.bind_catalog_query(state, &statement, &columns, scope, loaded).await?
+            self.bind_catalog_query((state, found), &statement, &columns, scope, loaded).await?
         } else {
-            self.to_plan(state, statement, loaded, scope)?
+            self.to_plan((state, found), statement, loaded, scope)?
         };
         if !registered.is_empty() {
             plan.logical = calls::lift(plan.logical)?;
@@ -263,7 +264,7 @@ impl Planner {
     /// still cannot be planned is tried in plainer words.
     async fn bind_catalog_query(
         &self,
-        state: Arc<PlannerState>,
+        (state, found): (Arc<PlannerState>, Found),
         statement: &Native,
         columns: &BTreeSet<&'static str>,
         scope: &Scope<'_>,
@@ -271,14 +272,14 @@ impl Planner {
     ) -> Result<QueryPlan> {
         let mut attempts =
             vec![rewrite::catalog::rewrite(statement.clone()), rewrite::catalog::without_subqueries(statement.clone())];
-        attempts.extend(rewrite::catalog::known_query(&self.text).map(|mut known| {
-            rewrite::postgres(&mut known);
+        if let Some(mut known) = rewrite::catalog::known_query(&self.text) {
+            rewrite::postgres(&mut known)?;
             labels::apply(&mut known);
-            known
-        }));
+            attempts.push(known);
+        }
         let mut first = None;
         for attempt in attempts {
-            match self.bind_attempt(&state, attempt, columns, scope, loaded.clone()).await {
+            match self.bind_attempt((&state, found), attempt, columns, scope, loaded.clone()).await {
                 Ok(plan) => return Ok(plan),
                 Err(error) => {
                     tracing::debug!(%error, "binding a catalog query in other words");
@@ -291,14 +292,14 @@ impl Planner {
 
     async fn bind_attempt(
         &self,
-        state: &Arc<PlannerState>,
+        (state, found): (&Arc<PlannerState>, Found),
         statement: Native,
         columns: &BTreeSet<&'static str>,
         scope: &Scope<'_>,
         mut loaded: HashMap<TableReference, Loaded>,
     ) -> Result<QueryPlan> {
         loaded.extend(self.load_relations(state, &statement, columns, scope).await?);
-        let plan = self.to_plan(Arc::clone(state), statement, loaded, scope)?;
+        let plan = self.to_plan((Arc::clone(state), found), statement, loaded, scope)?;
         // Whether a correlated subquery can be planned shows in the optimizer.
         plan.state.optimize(&plan.logical)?;
         if plan.parameters.reported.is_empty() {
@@ -309,7 +310,7 @@ impl Planner {
 
     fn to_plan(
         &self,
-        state: Arc<PlannerState>,
+        (state, found): (Arc<PlannerState>, Found),
         statement: Native,
         loaded: HashMap<TableReference, Loaded>,
         scope: &Scope<'_>,
@@ -330,6 +331,7 @@ impl Planner {
             None => logical,
         };
         let logical = functions::sum::of_integers(logical)?;
+        let logical = opaque::guard(logical, found)?;
         let logical = uuid::coerce(logical, &self.caller.settings.format_settings())?;
         let arguments = (binder.arguments(), !self.values.is_empty());
         let (logical, parameters) = parameters::resolve(logical, &self.declared, arguments)?;

@@ -11,7 +11,7 @@ use sqlparser::ast::{
     ValueWithSpan, VisitMut, VisitorMut,
 };
 
-use super::build;
+use super::{build, sets};
 use crate::sql::functions::{of_text, sequences};
 
 /// Functions of several rows whose one column PostgreSQL calls as the function,
@@ -57,7 +57,7 @@ pub(super) fn function_in_from(factor: &mut TableFactor) {
     }
 }
 
-fn last_name(name: &ObjectName) -> Option<String> {
+pub(super) fn last_name(name: &ObjectName) -> Option<String> {
     name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_ascii_lowercase())
 }
 
@@ -168,18 +168,17 @@ impl VisitorMut for Rows {
     type Break = ();
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if let SetExpr::Values(values) = query.body.as_mut() {
-            let rows: Vec<SetExpr> = std::mem::take(&mut values.rows).into_iter().map(row).collect();
-            if let Some(all) = united(rows) {
-                *query.body = all;
-            }
+        if let SetExpr::Values(values) = query.body.as_mut()
+            && let Some(body) = sets::selected(values)
+        {
+            *query.body = body;
         }
         ControlFlow::Continue(())
     }
 }
 
 /// The columns of VALUES are called `column1` and so on.
-fn row(values: Parens<Vec<Expr>>) -> SetExpr {
+pub(super) fn row(values: Parens<Vec<Expr>>) -> SetExpr {
     let named = |(index, expr): (usize, Expr)| {
         let alias = Ident::new(format!("column{}", index + 1));
         SelectItem::ExprWithAlias { expr, alias }
@@ -189,7 +188,7 @@ fn row(values: Parens<Vec<Expr>>) -> SetExpr {
 }
 
 /// A balanced tree, which is not deep however many rows there are.
-fn united(mut rows: Vec<SetExpr>) -> Option<SetExpr> {
+pub(super) fn united(mut rows: Vec<SetExpr>) -> Option<SetExpr> {
     if rows.len() <= 1 {
         return rows.pop();
     }
@@ -312,7 +311,7 @@ pub(super) fn subscripts(function: &mut Function) {
     *function = unnest;
 }
 
-fn call_with(name: &str, args: Vec<FunctionArg>) -> Expr {
+pub(super) fn call_with(name: &str, args: Vec<FunctionArg>) -> Expr {
     let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),
@@ -364,7 +363,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             let mut statement = Parser::parse_sql(&PostgreSqlDialect {}, text).unwrap().remove(0);
-            super::super::postgres(&mut statement);
+            super::super::postgres(&mut statement).unwrap();
             assert_eq!(statement.to_string(), expected, "{text}");
         }
     }

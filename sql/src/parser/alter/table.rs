@@ -1,5 +1,6 @@
 //! `ALTER TABLE`.
 
+use sqlparser::ast::{ColumnOption, Expr};
 use sqlparser::tokenizer::Token;
 
 use crate::ast::{
@@ -92,8 +93,11 @@ fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, Pa
     }
     let (mut default, mut not_null) = (None, false);
     loop {
-        if cursor.take(&["DEFAULT"]) {
-            default = Some(Box::new(cursor.native(|parser| parser.parse_expr())?));
+        if cursor.looking_at(&["DEFAULT"]) {
+            if default.is_some() {
+                return Err(cursor.unexpected());
+            }
+            default = Some(default_value(cursor)?);
         } else if cursor.take(&["NOT", "NULL"]) {
             not_null = true;
         } else if !cursor.take(&["NULL"]) {
@@ -110,6 +114,15 @@ fn add(cursor: &mut Cursor<'_>, start: &Cursor<'_>) -> Result<AlterOperation, Pa
         return Err(named.refuse("ADD COLUMN of a plain field inside a column", hint));
     }
     Ok(AlterOperation::AddColumn(AddColumn { name, data_type, default, not_null, if_not_exists }))
+}
+
+/// Parses DEFAULT and its value, as in CREATE TABLE: a NOT NULL that follows is a word about the column, and not the
+/// operator that asks whether the value is NULL.
+fn default_value(cursor: &mut Cursor<'_>) -> Result<Box<Expr>, ParseError> {
+    match cursor.native(|parser| parser.parse_optional_column_option())? {
+        Some(ColumnOption::Default(value)) => Ok(Box::new(value)),
+        _ => Err(cursor.unexpected()),
+    }
 }
 
 /// Takes a column, or a field inside one by its path: what it is in, and its own name.
@@ -234,9 +247,9 @@ fn alter_column(cursor: &mut Cursor<'_>) -> Result<AlterOperation, ParseError> {
         if cursor.take(&["DROP", "DEFAULT"]) {
             return Ok(AlterOperation::DropDefault(name));
         }
-        if cursor.take(&["SET", "DEFAULT"]) {
-            let value = Box::new(cursor.native(|parser| parser.parse_expr())?);
-            return Ok(AlterOperation::SetDefault(name, value));
+        if cursor.looking_at(&["SET", "DEFAULT"]) {
+            cursor.advance();
+            return Ok(AlterOperation::SetDefault(name, default_value(cursor)?));
         }
     }
     if cursor.looking_at(&["SET"]) || cursor.looking_at(&["DROP"]) {

@@ -1,0 +1,191 @@
+//! Subqueries, joins that merge columns, recursive queries and calls that look alike: the answers of PostgreSQL.
+
+use crate::harness::Gateway;
+use crate::rows::{error, rows, run};
+
+async fn started() -> (Gateway, tokio_postgres::Client) {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE n (a int, b text); INSERT INTO n VALUES (1, 'x'), (2, NULL), (3, 'y')").await;
+    run(&client, "CREATE TABLE k (id int NOT NULL, v int); INSERT INTO k VALUES (1, 10), (2, 20), (4, NULL)").await;
+    (gateway, client)
+}
+
+async fn all(client: &tokio_postgres::Client, cases: &[(&str, &[&str])]) {
+    for (sql, expected) in cases {
+        assert_eq!(rows(client, sql).await, *expected, "{sql}");
+    }
+}
+
+/// The left side of ANY and ALL is of the outer query, also where the inner one has a column of that name.
+#[tokio::test]
+async fn any_and_all_compare_with_the_outer_row() {
+    let (_gateway, client) = started().await;
+    all(
+        &client,
+        &[
+            ("SELECT a FROM n WHERE a = ANY (SELECT a FROM n WHERE b IS NULL)", &["2"]),
+            ("SELECT a FROM n WHERE a >= ALL (SELECT a FROM n)", &["3"]),
+            ("SELECT a FROM n WHERE a > ANY (SELECT a FROM n) ORDER BY a", &["2", "3"]),
+            ("SELECT a FROM n WHERE a <> ALL (SELECT max(a) FROM n) ORDER BY a", &["1", "2"]),
+            ("SELECT a FROM n WHERE NOT a < SOME (SELECT a FROM n)", &["3"]),
+            ("SELECT a FROM n WHERE a <= ALL (SELECT id FROM k WHERE false) ORDER BY a", &["1", "2", "3"]),
+        ],
+    )
+    .await;
+    run(&client, "UPDATE n SET a = 20 WHERE a >= ALL (SELECT a FROM n)").await;
+    assert_eq!(rows(&client, "SELECT a FROM n ORDER BY a").await, ["1", "2", "20"]);
+    run(&client, "DELETE FROM n WHERE a = ANY (SELECT a FROM n WHERE b IS NULL)").await;
+    assert_eq!(rows(&client, "SELECT a FROM n ORDER BY a").await, ["1", "20"]);
+}
+
+#[tokio::test]
+async fn a_set_is_a_value_in_the_select_list() {
+    let (_gateway, client) = started().await;
+    all(
+        &client,
+        &[
+            ("SELECT a, a IN (SELECT id FROM k) FROM n ORDER BY a", &["1|t", "2|t", "3|f"]),
+            ("SELECT a, a NOT IN (SELECT id FROM k) FROM n ORDER BY a", &["1|f", "2|f", "3|t"]),
+            ("SELECT a, a = ANY (SELECT v / 10 FROM k) FROM n ORDER BY a", &["1|t", "2|t", "3|∅"]),
+            ("SELECT NULL::int IN (SELECT id FROM k), NULL::int IN (SELECT id FROM k WHERE false)", &["∅|f"]),
+            (
+                "SELECT CASE WHEN 4 IN (SELECT id FROM k) THEN 'yes' ELSE 'no' END, 1 <> ALL (SELECT id FROM k)",
+                &["yes|f"],
+            ),
+            ("SELECT EXISTS (SELECT 1 FROM k WHERE k.id = n.a), a FROM n ORDER BY a", &["t|1", "t|2", "f|3"]),
+        ],
+    )
+    .await;
+}
+
+/// No row is NULL, also where the column takes none.
+#[tokio::test]
+async fn a_scalar_subquery_without_a_row_is_null() {
+    let (_gateway, client) = started().await;
+    all(
+        &client,
+        &[
+            ("SELECT (SELECT 1 WHERE false) IS NULL, (SELECT 1) IS NULL", &["t|f"]),
+            ("SELECT id FROM k a WHERE (SELECT b.id FROM k b WHERE b.id = 99) IS NULL ORDER BY id", &["1", "2", "4"]),
+            (
+                "SELECT coalesce((SELECT id FROM k WHERE id = 99), -1), coalesce((SELECT id FROM k WHERE id = 2), -1)",
+                &["-1|2"],
+            ),
+            ("SELECT a, coalesce((SELECT id FROM k WHERE id = n.a), 0) FROM n ORDER BY a", &["1|1", "2|2", "3|0"]),
+            ("SELECT a, (SELECT count(*) FROM k WHERE id = n.a) FROM n ORDER BY a", &["1|1", "2|1", "3|0"]),
+            ("SELECT (SELECT max(id) FROM k), (SELECT count(*) FROM k WHERE false)", &["4|0"]),
+            ("SELECT a FROM n WHERE a = (SELECT id FROM k WHERE v = 20)", &["2"]),
+        ],
+    )
+    .await;
+    run(&client, "UPDATE n SET a = coalesce((SELECT id FROM k WHERE id = 99), 7) WHERE a = 1").await;
+    assert_eq!(rows(&client, "SELECT a FROM n ORDER BY a").await, ["2", "3", "7"]);
+}
+
+#[tokio::test]
+async fn merged_columns_are_of_the_side_that_has_them() {
+    let (_gateway, client) = started().await;
+    all(
+        &client,
+        &[
+            ("SELECT a FROM (SELECT 1 a, 2 b) x RIGHT JOIN (SELECT 2 a, 3 c) y USING (a)", &["2"]),
+            ("SELECT * FROM (SELECT 1 a, 2 b) x RIGHT JOIN (SELECT 2 a, 3 c) y USING (a)", &["2|∅|3"]),
+            (
+                "SELECT id, v FROM k FULL JOIN (VALUES (4), (5)) b(id) USING (id) ORDER BY id",
+                &["1|10", "2|20", "4|∅", "5|∅"],
+            ),
+            (
+                "SELECT id, count(*) FROM k FULL JOIN (VALUES (5)) b(id) USING (id) GROUP BY id ORDER BY id",
+                &["1|1", "2|1", "4|1", "5|1"],
+            ),
+            ("SELECT id FROM k FULL JOIN (VALUES (5)) b(id) USING (id) WHERE id > 3 ORDER BY id", &["4", "5"]),
+            ("SELECT * FROM k a JOIN k b USING (id) WHERE id = 1", &["1|10|10"]),
+            ("SELECT id, a.v FROM k a LEFT JOIN k b USING (id) WHERE id = 2", &["2|20"]),
+            ("SELECT * FROM (SELECT 1 b, 2 a) x JOIN (SELECT 3 c, 2 a) y USING (a)", &["2|1|3"]),
+            (
+                "SELECT a.id, b.id FROM k a FULL JOIN (VALUES (1), (9)) b(id) USING (id) ORDER BY 2, 1",
+                &["1|1", "∅|9", "2|∅", "4|∅"],
+            ),
+        ],
+    )
+    .await;
+    let chain = "SELECT id FROM k JOIN k b USING (id) FULL JOIN (VALUES (9)) c(id) USING (id)";
+    assert!(error(&client, chain).await.starts_with("0A000"));
+}
+
+/// A column that nobody outside reads is still read inside.
+#[tokio::test]
+async fn a_recursive_query_keeps_the_columns_that_it_needs() {
+    let (_gateway, client) = started().await;
+    let numbers = "WITH RECURSIVE t(n, m) AS (SELECT 1, 10 UNION ALL SELECT n + 1, m + n FROM t WHERE n < 4)";
+    for (sql, expected) in [
+        ("SELECT count(*) FROM t", "4"),
+        ("SELECT max(m) FROM t", "16"),
+        ("SELECT 1 FROM t LIMIT 1", "1"),
+        ("SELECT EXISTS (SELECT 1 FROM t)", "t"),
+        ("SELECT sum(n) FROM t", "10"),
+        ("SELECT count(*) FROM t a JOIN t b ON a.n = b.n", "4"),
+    ] {
+        assert_eq!(rows(&client, &format!("{numbers} {sql}")).await, [expected], "{sql}");
+    }
+    run(&client, "CREATE TABLE tree (id int, parent int, wide text)").await;
+    run(&client, "INSERT INTO tree VALUES (1, NULL, 'a'), (2, 1, 'b'), (3, 2, 'c'), (4, 9, 'd')").await;
+    let below = "WITH RECURSIVE below AS (SELECT id, parent FROM tree WHERE id = 1 UNION ALL
+        SELECT t.id, t.parent FROM tree t JOIN below ON t.parent = below.id) SELECT count(*) FROM below";
+    assert_eq!(rows(&client, below).await, ["3"]);
+}
+
+#[tokio::test]
+async fn calls_that_look_alike_are_made_each() {
+    let (_gateway, client) = started().await;
+    run(&client, "CREATE TABLE s (id serial, v int)").await;
+    assert_eq!(rows(&client, "SELECT nextval('s_id_seq'), nextval('s_id_seq')").await, ["1|2"]);
+    assert_eq!(rows(&client, "SELECT nextval('s_id_seq') + nextval('s_id_seq')").await, ["7"]);
+    run(&client, "INSERT INTO k VALUES (nextval('s_id_seq'), nextval('s_id_seq'))").await;
+    assert_eq!(rows(&client, "SELECT id, v FROM k WHERE id = 5").await, ["5|6"]);
+    all(
+        &client,
+        &[
+            ("SELECT sum(a::int2), sum(a::int8), max(a), max(a::float8) FROM n", &["6|6|3|3"]),
+            ("SELECT count(a), count(a::text) FROM n HAVING sum(a::int2) > 5 AND sum(a::int8) < 7", &["3|3"]),
+            ("SELECT sum(a::int2) AS x FROM n ORDER BY sum(a::int8)", &["6"]),
+            ("SELECT sum(v::int8) OVER (), sum(v::int4) OVER () FROM k WHERE id = 1", &["10|10"]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn values_may_hold_queries_and_keep_their_order() {
+    let (_gateway, client) = started().await;
+    all(
+        &client,
+        &[
+            ("VALUES ((SELECT 1)), (2)", &["1", "2"]),
+            ("SELECT * FROM (VALUES ((SELECT max(id) FROM k), 'm'), (0, 'z')) t (a, b)", &["4|m", "0|z"]),
+        ],
+    )
+    .await;
+    run(&client, "INSERT INTO n VALUES (8, (SELECT max(b) FROM n)), ((SELECT max(a) FROM n) + 1, 'w')").await;
+    assert_eq!(rows(&client, "SELECT a, b FROM n WHERE a > 3 ORDER BY a").await, ["4|w", "8|y"]);
+    // A driver attaches the numbers to what it has sent by their order.
+    run(&client, "CREATE TABLE s (id int GENERATED BY DEFAULT AS IDENTITY, v text)").await;
+    let mixed = "INSERT INTO s VALUES (10, 'a'), (DEFAULT, 'b'), (20, 'c'), (DEFAULT, 'd') RETURNING id, v";
+    assert_eq!(rows(&client, mixed).await, ["10|a", "1|b", "20|c", "2|d"]);
+}
+
+#[tokio::test]
+async fn regular_expressions_that_cannot_be_read_are_refused() {
+    let (_gateway, client) = started().await;
+    for (sql, code) in [
+        ("SELECT 'x' ~ '(a'", "2201B"),
+        ("SELECT regexp_replace('abc', '(', 'x')", "2201B"),
+        ("SELECT b FROM n WHERE b ~ '[z-a]'", "2201B"),
+        ("SELECT 'foobar' ~ 'foo(?=bar)'", "0A000"),
+        ("SELECT 'aa' ~ '(a)\\1'", "0A000"),
+    ] {
+        let told = error(&client, sql).await;
+        assert!(told.starts_with(code), "{sql}: {told}");
+    }
+}
