@@ -7,6 +7,7 @@ pub mod authorize;
 pub mod caller;
 mod cooperate;
 pub mod functions;
+pub(crate) mod guard;
 pub mod labels;
 mod literals;
 pub(crate) mod opaque;

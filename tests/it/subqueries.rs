@@ -74,11 +74,19 @@ async fn a_scalar_subquery_without_a_row_is_null() {
             ),
             ("SELECT a, coalesce((SELECT id FROM k WHERE id = n.a), 0) FROM n ORDER BY a", &["1|1", "2|2", "3|0"]),
             ("SELECT a, (SELECT count(*) FROM k WHERE id = n.a) FROM n ORDER BY a", &["1|1", "2|1", "3|0"]),
+            ("SELECT a, (SELECT k.v FROM k WHERE id = n.a) + 1 FROM n ORDER BY a", &["1|11", "2|21", "3|∅"]),
+            (
+                "SELECT a, (SELECT v FROM (VALUES (1, 5), (1, 6), (2, 7)) w(id, v) WHERE w.id = n.a ORDER BY v DESC LIMIT 1)
+                 FROM n ORDER BY a",
+                &["1|6", "2|7", "3|∅"],
+            ),
             ("SELECT (SELECT max(id) FROM k), (SELECT count(*) FROM k WHERE false)", &["4|0"]),
             ("SELECT a FROM n WHERE a = (SELECT id FROM k WHERE v = 20)", &["2"]),
         ],
     )
     .await;
+    let several = "SELECT (SELECT v FROM (VALUES (1, 5), (1, 6)) w(id, v) WHERE w.id = n.a) FROM n";
+    assert!(error(&client, several).await.starts_with("21000: more than one row returned by a subquery"));
     run(&client, "UPDATE n SET a = coalesce((SELECT id FROM k WHERE id = 99), 7) WHERE a = 1").await;
     assert_eq!(rows(&client, "SELECT a FROM n ORDER BY a").await, ["2", "3", "7"]);
 }
@@ -188,4 +196,100 @@ async fn regular_expressions_that_cannot_be_read_are_refused() {
         let told = error(&client, sql).await;
         assert!(told.starts_with(code), "{sql}: {told}");
     }
+}
+
+#[tokio::test]
+async fn functions_have_the_names_that_postgresql_gives_them() {
+    let (_gateway, client) = started().await;
+    all(
+        &client,
+        &[
+            ("SELECT mod(7, -2), mod(-7, 2), div(7, 2), sign(-3), ceiling(1.2), 2 ^ 3, 7 % 4", &["1|-1|3|-1|2|8|3"]),
+            (
+                "SELECT every(a > 0), json_agg(a ORDER BY a), json_agg(b ORDER BY a) FROM n",
+                &["t|[1,2,3]|[\"x\",null,\"y\"]"],
+            ),
+            ("SELECT ARRAY(SELECT a FROM n ORDER BY a), ARRAY(SELECT a FROM n WHERE false)", &["{1,2,3}|{}"]),
+            ("SELECT ARRAY[1, 2] && ARRAY[2, 3], ARRAY[1] && ARRAY[2]", &["t|f"]),
+            ("SELECT round(variance(a)) FROM n", &["1"]),
+            (
+                "SELECT age(timestamp '2024-03-01', timestamp '2024-01-31'), age(date '2024-01-31', date '2024-03-01')",
+                &["1 mon 1 day|-1 mons -1 days"],
+            ),
+            (
+                "SELECT age(timestamp '2024-05-01 10:00:00', timestamp '2023-02-28 12:00:00')",
+                &["1 year 2 mons 22:00:00"],
+            ),
+            ("SELECT age(now()::timestamp) < interval '2 days'", &["t"]),
+            (
+                "SELECT justify_hours(interval '27 hours'), justify_days(interval '35 days')",
+                &["1 day 03:00:00|1 mon 5 days"],
+            ),
+            ("SELECT justify_interval(interval '1 month -1 hours')", &["29 days 23:00:00"]),
+            ("SELECT clock_timestamp() IS NOT NULL, localtimestamp <= now()::timestamp", &["t|t"]),
+        ],
+    )
+    .await;
+    let named = "SELECT mod(a, 2), json_agg(a), ceiling(1.5), ARRAY(SELECT 1) FROM n GROUP BY a";
+    let named = client.prepare(named).await.unwrap();
+    let names: Vec<&str> = named.columns().iter().map(|column| column.name()).collect();
+    assert_eq!(names, ["mod", "json_agg", "ceiling", "array"]);
+}
+
+/// A column that stands beside `t.*` can be named by the query around.
+#[tokio::test]
+async fn columns_beside_a_wildcard_have_their_names() {
+    let (_gateway, client) = started().await;
+    all(
+        &client,
+        &[
+            ("SELECT v FROM (SELECT n.*, k.v FROM n JOIN k ON k.id = n.a) s ORDER BY v", &["10", "20"]),
+            ("SELECT upper, a FROM (SELECT *, upper(b) FROM n) s WHERE a = 1", &["X|1"]),
+            ("WITH s AS (SELECT n.*, row_number() OVER (ORDER BY a DESC) FROM n) SELECT a FROM s WHERE row_number = 1", &["3"]),
+            ("SELECT count(*) FROM (SELECT *, a FROM n) s", &["3"]),
+            ("SELECT count(*) FROM (SELECT n.*, n.a FROM n, k) s", &["9"]),
+            ("SELECT b FROM (SELECT n.*, a FROM n) s WHERE b = 'x'", &["x"]),
+            ("SELECT *, a, upper(b) FROM n WHERE a = 1", &["1|x|1|X"]),
+        ],
+    )
+    .await;
+}
+
+/// What TypeORM, Django, pgcli, DBD::Pg and psqlODBC ask the catalog.
+#[tokio::test]
+async fn catalog_queries_of_clients_are_answered() {
+    let (_gateway, client) = started().await;
+    run(&client, "CREATE TABLE p (id int PRIMARY KEY, price numeric(10, 2)); CREATE INDEX ON p (id)").await;
+    run(&client, "COMMENT ON TABLE p IS 'priced'").await;
+    all(
+        &client,
+        &[
+            (
+                "SELECT obj_description((quote_ident(table_schema) || '.' || quote_ident(table_name))::regclass, 'pg_class')
+                 FROM information_schema.tables WHERE table_schema = 'public' AND table_name = 'p'",
+                &["priced"],
+            ),
+            (
+                "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'p'::regclass AND attnum = 2",
+                &["numeric(10,2)"],
+            ),
+            (
+                "SELECT i.indkey, i.indoption, pg_index_column_has_property(i.indexrelid, 1, 'asc') FROM pg_index i
+                 WHERE i.indrelid = 'p'::regclass",
+                &["1|0|t"],
+            ),
+            (
+                "SELECT attname FROM (SELECT idx.*, attr.attname FROM
+                     (SELECT * FROM pg_index i, unnest(i.indkey, i.indoption) WITH ORDINALITY koi(key, option, arridx)) idx
+                     LEFT JOIN pg_attribute attr ON attr.attrelid = idx.indrelid AND attr.attnum = idx.key) s",
+                &["id"],
+            ),
+            (
+                "SELECT COALESCE(proallargtypes::regtype[], proargtypes::regtype[])::text[] FROM pg_proc
+                 WHERE proname = 'abs' AND prorettype = 23",
+                &["{integer}"],
+            ),
+        ],
+    )
+    .await;
 }

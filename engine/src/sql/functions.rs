@@ -19,8 +19,10 @@ use crate::error::{Result, SqlError};
 use crate::exec::{DEFAULT_DATABASE, QueryConfig};
 use crate::sql::caller::Caller;
 use crate::sql::cooperate::Cooperate;
+use crate::sql::guard::recursion;
 use crate::sql::opaque;
 
+mod age;
 mod bounded;
 pub mod json;
 pub mod of_backends;
@@ -32,6 +34,7 @@ pub(crate) mod of_text;
 pub mod postgres;
 pub(crate) mod registered;
 pub mod sequences;
+pub(crate) mod single_value;
 mod sleep;
 pub(crate) mod sum;
 pub(crate) mod udf;
@@ -62,12 +65,16 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
     for function in json::functions() {
         context.register_udf(function);
     }
+    for function in age::functions() {
+        context.register_udf(function);
+    }
     context.register_udf(sleep::function());
     for function in bounded::functions(&context) {
         context.register_udf(function);
     }
     context.register_udaf(sum::function());
     let state = SessionStateBuilder::new_from_existing(context.state());
+    let state = state.with_query_planner(Arc::new(recursion::Planner));
     let mut state = state.with_physical_optimizer_rule(Arc::new(Cooperate)).build();
     state.register_expr_planner(Arc::new(json::JsonOperators::new()))?;
     Ok(state)

@@ -7,10 +7,12 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use sqlparser::ast::{Expr, Ident, Select, SelectItem, Statement, VisitMut, VisitorMut};
-use std::sync::Arc;
+use sqlparser::ast::{
+    Expr, Ident, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement, VisitMut, VisitorMut,
+};
 
 /// Begins the part of a name that the client does not see. It cannot come from
 /// a client, whose text holds no such character outside of quotes.
@@ -18,16 +20,28 @@ const MARK: char = '\u{1f}';
 
 /// Gives every unnamed expression of every select list its PostgreSQL name.
 pub fn apply(statement: &mut Statement) {
-    struct Labels;
+    struct Labels {
+        depth: usize,
+    }
     impl VisitorMut for Labels {
         type Break = ();
 
+        fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.depth += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.depth -= 1;
+            ControlFlow::Continue(())
+        }
+
         fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-            label(select);
+            label(select, self.depth > 1);
             ControlFlow::Continue(())
         }
     }
-    let _ = statement.visit(&mut Labels);
+    let _ = statement.visit(&mut Labels { depth: 0 });
 }
 
 /// Returns the schema with the names that the client sees.
@@ -43,11 +57,9 @@ pub fn visible(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-fn label(select: &mut Select) {
-    let wildcard = select
-        .projection
-        .iter()
-        .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+/// The list of an inner query can be named by the one around it, so as little of it as possible is marked.
+fn label(select: &mut Select, is_inner: bool) {
+    let wildcards = Wildcards::of(select);
     let mut seen: HashMap<String, usize> = HashMap::new();
     for name in select.projection.iter().filter_map(name_of) {
         *seen.entry(name).or_default() += 1;
@@ -59,17 +71,54 @@ fn label(select: &mut Select) {
         let first = used.insert(name.clone(), ()).is_none();
         match item {
             // A plain column keeps its qualifier, unless it would be there twice.
-            SelectItem::UnnamedExpr(expr) if is_column(expr) && !wildcard && (!ambiguous || first) => {}
+            SelectItem::UnnamedExpr(expr) if is_column(expr) && !wildcards.have(expr) && (!ambiguous || first) => {}
             SelectItem::UnnamedExpr(expr) if is_column(expr) => {
                 let alias = marked(&name, index);
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
             }
             SelectItem::UnnamedExpr(expr) => {
-                let alias = if wildcard || ambiguous { marked(&name, index) } else { Ident::with_quote('"', name) };
+                let is_twice = if is_inner { ambiguous && !first } else { wildcards.any() || ambiguous };
+                let alias = if is_twice { marked(&name, index) } else { Ident::with_quote('"', name) };
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
             }
             SelectItem::ExprWithAlias { alias, .. } if ambiguous && !first => *alias = marked(&name, index),
             _ => {}
+        }
+    }
+}
+
+/// The `*` and `t.*` of a select list.
+struct Wildcards {
+    all: bool,
+    of: Vec<String>,
+    /// Whether there is one relation that a name without a qualifier can be of.
+    one_relation: bool,
+}
+
+impl Wildcards {
+    fn of(select: &Select) -> Self {
+        let all = select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_)));
+        let of = select.projection.iter().filter_map(|item| match item {
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                name.0.last().and_then(|part| part.as_ident()).map(fold)
+            }
+            _ => None,
+        });
+        let one_relation = matches!(select.from.as_slice(), [from] if from.joins.is_empty());
+        Self { all, of: of.collect(), one_relation }
+    }
+
+    fn any(&self) -> bool {
+        self.all || !self.of.is_empty()
+    }
+
+    /// Returns whether one of them has a column, as far as its name tells.
+    fn have(&self, column: &Expr) -> bool {
+        match column {
+            Expr::CompoundIdentifier(parts) if parts.len() > 1 => {
+                self.all || self.of.contains(&fold(&parts[parts.len() - 2]))
+            }
+            _ => self.all || (self.any() && self.one_relation),
         }
     }
 }

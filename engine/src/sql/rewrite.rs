@@ -26,6 +26,7 @@ mod catalog_columns;
 mod forms;
 mod joins;
 pub mod known;
+pub mod names;
 pub mod sets;
 pub mod versions;
 
@@ -93,6 +94,9 @@ impl VisitorMut for Postgres {
                 }
                 forms::subscripts(function);
                 forms::expanded(function);
+                if let Some(other) = names::call(function) {
+                    *expr = other;
+                }
             }
             // `t.list[1]` names a column first, `(row).field` does not.
             Expr::CompoundFieldAccess { root, access_chain }
@@ -108,7 +112,12 @@ impl VisitorMut for Postgres {
                 *expr = inner;
                 return self.pre_visit_expr(expr);
             }
-            Expr::BinaryOp { op, .. } => plain_operator(op),
+            Expr::BinaryOp { left, op, right } => {
+                plain_operator(op);
+                if let Some(other) = names::operator(left, op, right) {
+                    *expr = other;
+                }
+            }
             Expr::Identifier(ident) if ident.quote_style.is_none() => {
                 if let Some(name) =
                     ["current_schema", "current_role"].into_iter().find(|name| ident.value.eq_ignore_ascii_case(name))
@@ -144,6 +153,7 @@ impl VisitorMut for Postgres {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        names::keep_labels(select);
         forms::exists_as_value(select);
         sets::in_as_value(select);
         forms::rows_in_select(select);

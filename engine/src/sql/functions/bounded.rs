@@ -3,7 +3,8 @@
 //!
 //! DataFusion makes such a value in one go, outside of what the memory pool counts and before a cancel is seen. So what
 //! a call asks for is added up first, and more than [`BYTES_MAX`] is refused (54000), as PostgreSQL refuses one value
-//! of more than a gigabyte.
+//! of more than a gigabyte. The bound is lower here, because it is held more than once: while a statement is planned a
+//! constant is copied, and it is made for each statement that runs.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::error::SqlError;
 use crate::sqlstate::SqlState;
 
 /// The most bytes that one call may make of one batch.
-const BYTES_MAX: u64 = 1 << 30;
+const BYTES_MAX: u64 = 1 << 28;
 /// Bytes of an element of a list, at least.
 const ELEMENT_BYTES: u64 = 8;
 

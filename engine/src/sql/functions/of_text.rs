@@ -48,6 +48,10 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
             Ok(ScalarValue::List(ScalarValue::new_list_nullable(&oids.collect::<Vec<_>>(), &DataType::Int32)))
         }),
         RowFunction::define(TYPE_NAMES, &[1], DataType::List(names), Volatility::Immutable, |arguments| {
+            if arguments.first().is_none_or(ScalarValue::is_null) {
+                let none = DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)));
+                return ScalarValue::try_from(&none);
+            }
             let names = oids(arguments.first()).into_iter().map(|oid| {
                 let oid = u32::try_from(oid).unwrap_or_default();
                 utf8(Some(lancegate_wire::types::format_type(oid, -1)))

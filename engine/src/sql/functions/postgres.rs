@@ -29,11 +29,27 @@ pub fn functions() -> Vec<ScalarUDF> {
     functions.push(RowFunction::define("to_regtype", &[1], DataType::Int32, Volatility::Stable, |arguments| {
         Ok(ScalarValue::Int32(arguments.first().and_then(text).and_then(|name| type_number(&name))))
     }));
+    functions.push(RowFunction::define(
+        "pg_index_column_has_property",
+        &[3],
+        DataType::Boolean,
+        Volatility::Stable,
+        |arguments| Ok(ScalarValue::Boolean(arguments.get(2).and_then(text).and_then(|name| property(&name)))),
+    ));
     functions.push(RowFunction::define("pg_get_expr", &[2, 3], DataType::Utf8, Volatility::Stable, |arguments| {
         // What would be a node tree is stored as SQL text.
         Ok(utf8(arguments.first().and_then(text)))
     }));
     functions
+}
+
+/// Whether a column of an index has a property: every index is read in ascending order, if in any.
+fn property(name: &str) -> Option<bool> {
+    match name.to_ascii_lowercase().as_str() {
+        "asc" | "nulls_last" | "orderable" | "returnable" | "search_array" | "search_nulls" => Some(true),
+        "desc" | "nulls_first" | "distance_orderable" => Some(false),
+        _ => None,
+    }
 }
 
 /// The number of a type by one of its names; `None` for a type that there is not.

@@ -28,7 +28,7 @@ use crate::sql::resolve::{self, BoundTable, object_of};
 use crate::sql::rewrite::Found;
 use crate::sql::rewrite::versions::{self, Versioned, Versions};
 use crate::sql::state::PlannerState;
-use crate::sql::{functions, labels, literals, opaque, rewrite, uuid};
+use crate::sql::{functions, guard, labels, literals, rewrite, uuid};
 use crate::sqlstate::SqlState;
 use crate::storage::provider::{Columns, LanceTable};
 use crate::system::{self, SYSTEM_DATABASE, SystemContext};
@@ -190,6 +190,9 @@ impl Planner {
         // `'t'::regclass` alone asks the catalog, too.
         let names_object = || loaded.is_empty() && rewrite::catalog::casts_to_object(&statement);
         let catalog_query = loaded.keys().any(is_catalog) || names_object();
+        if !catalog_query {
+            rewrite::names::arrays(&mut statement);
+        }
         let mut state = self.statement_state(shared, &statement, catalog_query).await?;
         if !registered.is_empty() {
             registered.rename(&mut statement)?;
@@ -302,7 +305,8 @@ impl Planner {
         let plan = self.to_plan((Arc::clone(state), found), statement, loaded, scope)?;
         // Whether a correlated subquery can be planned shows in the optimizer.
         plan.state.optimize(&plan.logical)?;
-        if plan.parameters.reported.is_empty() {
+        // Rows that a change returns are there once it has run.
+        if plan.parameters.reported.is_empty() && scope.over.is_none() {
             plan.state.create_physical_plan(&plan.logical).await?;
         }
         Ok(plan)
@@ -331,7 +335,7 @@ impl Planner {
             None => logical,
         };
         let logical = functions::sum::of_integers(logical)?;
-        let logical = opaque::guard(logical, found)?;
+        let logical = guard::guard(logical, found)?;
         let logical = uuid::coerce(logical, &self.caller.settings.format_settings())?;
         let arguments = (binder.arguments(), !self.values.is_empty());
         let (logical, parameters) = parameters::resolve(logical, &self.declared, arguments)?;

@@ -28,7 +28,33 @@ pub fn rewrite(mut statement: Statement) -> Statement {
     let _ = statement.visit(&mut Vectors);
     let mut statement = RewriteRegCastToSubquery::new().rewrite(statement);
     let _ = statement.visit(&mut OneRow);
+    show_vectors(&mut statement);
     statement
+}
+
+/// Shows arrays and vectors as PostgreSQL does: the columns of an index as text with spaces, and what `pg_proc` has as
+/// `['i', 'o']` with braces.
+fn show_vectors(statement: &mut Statement) {
+    let Statement::Query(query) = statement else { return };
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    for item in &mut select.projection {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = &*item else { continue };
+        let Some(name) = column(expr) else { continue };
+        let texts = match name.as_str() {
+            _ if is_of_index(expr) => ("array_to_string", vec![" "]),
+            "proallargtypes" | "proargmodes" | "proargnames" => ("translate", vec!["[]' ", "{}"]),
+            _ => continue,
+        };
+        let literal = |text: &str| Expr::Value(Value::SingleQuotedString(text.to_owned()).with_empty_span());
+        let arguments = std::iter::once(expr.clone()).chain(texts.1.into_iter().map(literal));
+        let arguments = arguments.map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)));
+        let shown = super::forms::call_with(texts.0, arguments.collect());
+        let alias = match item {
+            SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
+            _ => Ident::new(name),
+        };
+        *item = SelectItem::ExprWithAlias { expr: shown, alias };
+    }
 }
 
 /// Returns whether a statement calls one of `functions`, which are about objects
@@ -115,6 +141,12 @@ impl VisitorMut for Vectors {
             {
                 *expr = call(of_text::TYPE_NAMES, vector.as_ref().clone());
             }
+            // A name that is put together is looked up when it is known.
+            Expr::Cast { expr: name, data_type, .. }
+                if is_made(name) && data_type.to_string().to_ascii_lowercase().ends_with("regclass") =>
+            {
+                *expr = call("to_regclass", name.as_ref().clone());
+            }
             Expr::Function(function) if last(&function.name).is_some_and(|name| name == "unnest") => {
                 if let FunctionArguments::List(list) = &mut function.args
                     && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(vector))] = list.args.as_mut_slice()
@@ -154,9 +186,21 @@ impl VisitorMut for Vectors {
     }
 }
 
+/// Whether a text is the result of an expression.
+fn is_made(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_made(inner),
+        Expr::BinaryOp { op, .. } => *op == BinaryOperator::StringConcat,
+        Expr::Function(function) => {
+            last(&function.name).is_some_and(|name| ["concat", "format", "quote_ident"].contains(&name.as_str()))
+        }
+        _ => false,
+    }
+}
+
 /// Whether a column holds the types of a function's arguments.
 fn is_arguments(expr: &Expr) -> bool {
-    column(expr).is_some_and(|name| name == "proargtypes")
+    column(expr).is_some_and(|name| name == "proargtypes" || name == "proallargtypes")
 }
 
 fn is_of_index(expr: &Expr) -> bool {

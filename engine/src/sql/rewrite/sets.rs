@@ -11,6 +11,7 @@ use sqlparser::ast::{
 
 use super::build;
 use super::forms::{call_with, row, united};
+use crate::sql::opaque;
 
 /// What a set is called inside of a rewritten expression, and its column.
 const SET: &str = "__set";
@@ -159,7 +160,9 @@ pub(super) fn selected(values: &mut Values) -> Option<SetExpr> {
         return rows.pop().map(row);
     }
     let numbered = rows.into_iter().enumerate().map(|(index, mut values)| {
-        values.content.push(Expr::Value(Value::Number(index.to_string(), false).with_empty_span()));
+        // As a constant of each part it would be taken for one of all of them.
+        let number = Expr::Value(Value::Number(index.to_string(), false).with_empty_span());
+        values.content.push(call_with(opaque::NAME, vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(number))]));
         let SetExpr::Select(mut select) = row(values) else { unreachable!("a row is a SELECT") };
         if let Some(SelectItem::ExprWithAlias { alias, .. }) = select.projection.last_mut() {
             *alias = Ident::new(ORDINAL);

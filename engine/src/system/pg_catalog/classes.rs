@@ -215,7 +215,7 @@ fn attribute(row: &RelationRow, number: usize, field: &Field) -> Vec<ScalarValue
         ScalarValue::Int16(Some(pg.typlen)),
         small(number),
         int(-1),
-        int(-1),
+        int(pg.typmod),
         small(usize::from(array)),
         boolean(fixed && pg.typlen <= 8),
         text(if pg.typlen == 8 { "d" } else { "i" }),
