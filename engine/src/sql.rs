@@ -5,10 +5,12 @@
 
 pub mod authorize;
 pub mod caller;
+mod coerce;
 mod cooperate;
 pub mod functions;
 pub mod labels;
 mod literals;
+mod operators;
 pub mod parameters;
 pub mod plan;
 pub mod resolve;

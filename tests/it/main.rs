@@ -59,5 +59,6 @@ mod stale;
 mod surface;
 mod temporary;
 mod tidy;
+mod values;
 mod watching;
 mod wire;

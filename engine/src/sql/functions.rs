@@ -19,9 +19,15 @@ use crate::error::{Result, SqlError};
 use crate::exec::{DEFAULT_DATABASE, QueryConfig};
 use crate::sql::caller::Caller;
 use crate::sql::cooperate::Cooperate;
+use crate::sql::operators::Operators;
 
 mod bounded;
+pub(crate) mod input;
+pub(crate) mod interval_aggregates;
+pub(crate) mod intervals;
 pub mod json;
+mod narrowed;
+pub(crate) mod numbers;
 pub mod of_backends;
 pub mod of_objects;
 pub mod of_path;
@@ -64,10 +70,18 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
     for function in bounded::functions(&context) {
         context.register_udf(function);
     }
+    for function in narrowed::functions(&context) {
+        context.register_udf(function);
+    }
+    for function in narrowed::window_functions() {
+        context.register_udwf(function);
+    }
     context.register_udaf(sum::function());
+    context.register_udaf(interval_aggregates::average());
     let state = SessionStateBuilder::new_from_existing(context.state());
     let mut state = state.with_physical_optimizer_rule(Arc::new(Cooperate)).build();
     state.register_expr_planner(Arc::new(json::JsonOperators::new()))?;
+    state.register_expr_planner(Arc::new(Operators::new()))?;
     Ok(state)
 }
 

@@ -23,6 +23,7 @@ pub mod build;
 pub mod catalog;
 mod catalog_columns;
 mod forms;
+mod intervals;
 pub mod known;
 pub mod versions;
 
@@ -86,6 +87,11 @@ impl VisitorMut for Postgres {
                     ["current_schema", "current_role"].into_iter().find(|name| ident.value.eq_ignore_ascii_case(name))
                 {
                     *expr = call(name);
+                }
+            }
+            Expr::Interval(interval) => {
+                if let Some(cast) = intervals::as_cast(interval) {
+                    *expr = cast;
                 }
             }
             Expr::Cast { expr: operand, data_type, .. } => array::cast_literal(operand, data_type),
