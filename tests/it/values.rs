@@ -46,7 +46,10 @@ async fn intervals_are_added_and_scaled() {
     check(&[
         ("date '2024-01-31' + interval '1 hour'", "2024-01-31 01:00:00"),
         ("date '2024-01-01' + interval '1 day' + interval '6 hours'", "2024-01-02 06:00:00"),
-        ("interval '1 hour' + date '2024-01-31', date '2024-01-02' - interval '12 hours'", "2024-01-31 01:00:00|2024-01-01 12:00:00"),
+        (
+            "interval '1 hour' + date '2024-01-31', date '2024-01-02' - interval '12 hours'",
+            "2024-01-31 01:00:00|2024-01-01 12:00:00",
+        ),
         ("time '23:30' + interval '1 hour 30 minutes', time '00:30' - interval '1 hour'", "01:00:00|23:30:00"),
         ("date '2024-01-31' - date '2024-01-01'", "30"),
         ("interval '1 day' * 2, interval '1 day' / 2, interval '1 month' * 0.5", "2 days|12:00:00|15 days"),
@@ -95,7 +98,10 @@ async fn a_float_beside_a_decimal_is_compared_as_a_float() {
         ("SELECT count(*) FROM t WHERE f = n", vec!["1"]),
         ("SELECT coalesce(f, 0.0), greatest(f, 2.0) FROM t WHERE f < 2.5", vec!["1.5|2"]),
         ("SELECT CASE WHEN f > 2.5 THEN f ELSE 0.5 END FROM t ORDER BY 1", vec!["0.5", "1e+20", "Infinity"]),
-        ("SELECT x FROM (SELECT f x FROM t UNION ALL SELECT 2.5) u ORDER BY x", vec!["1.5", "2.5", "1e+20", "Infinity"]),
+        (
+            "SELECT x FROM (SELECT f x FROM t UNION ALL SELECT 2.5) u ORDER BY x",
+            vec!["1.5", "2.5", "1e+20", "Infinity"],
+        ),
         ("SELECT sum(x) FROM (VALUES (0.1::float8), (0.2)) t(x)", vec!["0.30000000000000004"]),
     ];
     for (sql, expected) in cases {
@@ -118,7 +124,10 @@ async fn text_is_cast_as_parameters_are_read() {
     check(&[
         ("'2024-01-01 10:00'::timestamp, timestamp '2024-01-01 10:00'", "2024-01-01 10:00:00|2024-01-01 10:00:00"),
         ("'2024-01-01 10:00+02'::timestamptz = '2024-01-01 08:00+00'::timestamptz", "t"),
-        ("'epoch'::timestamp, '10:00'::time, '0001-01-01'::timestamp", "1970-01-01 00:00:00|10:00:00|0001-01-01 00:00:00"),
+        (
+            "'epoch'::timestamp, '10:00'::time, '0001-01-01'::timestamp",
+            "1970-01-01 00:00:00|10:00:00|0001-01-01 00:00:00",
+        ),
         ("'1 day 02:00:00'::interval, interval 'P1Y2M'", "1 day 02:00:00|1 year 2 mons"),
         ("' 12 '::int, '1e-3'::numeric, 1 + '2'", "12|0.001|3"),
         ("'today'::date = current_date, 'tomorrow'::date - 'today'::date, 'now'::timestamptz <= now()", "t|1|t"),
@@ -153,7 +162,8 @@ async fn quotients_lengths_and_texts_of_numbers() {
     .await;
     let gateway = Gateway::start();
     let client = gateway.connect().await;
-    let statement = client.prepare("SELECT row_number() OVER (), ntile(2) OVER (), rank() OVER (ORDER BY 1)").await.unwrap();
+    let statement =
+        client.prepare("SELECT row_number() OVER (), ntile(2) OVER (), rank() OVER (ORDER BY 1)").await.unwrap();
     let types: Vec<&str> = statement.columns().iter().map(|column| column.type_().name()).collect();
     assert_eq!(types, ["int8", "int4", "int8"]);
     let rows = client.query("VALUES ($1, $2)", &[&"a", &"b"]).await.unwrap();

@@ -134,7 +134,10 @@ mod tests {
     fn what_a_function_does_not_take_is_said_as_postgresql_says_it() {
         let cases = [
             ("12345.68 is too large to store in a Decimal128 of precision 6", "22003 numeric field overflow"),
-            ("Unsupported date_trunc granularity: 'foo'. Supported values are: year", "22023 unit \"foo\" not recognized"),
+            (
+                "Unsupported date_trunc granularity: 'foo'. Supported values are: year",
+                "22023 unit \"foo\" not recognized",
+            ),
             ("Unable to parse date from 2023, 2, 29", "22008 date field value out of range: 2023-2-29"),
             ("field position must not be zero", "22023 field position must not be zero"),
         ];

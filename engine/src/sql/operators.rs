@@ -13,7 +13,7 @@ use lancegate_wire::FormatSettings;
 use sqlparser::ast::BinaryOperator;
 
 use super::functions::input;
-use super::functions::intervals::{Intervals, TIME, is_interval};
+use super::functions::intervals::{INTERVAL, Intervals, TIME, is_interval};
 use super::functions::numbers::{self, Numbers};
 
 /// A timestamp as tables have it.
@@ -32,15 +32,15 @@ impl Operators {
         Self { intervals: Intervals::new(), numbers: Numbers::new() }
     }
 
-    fn plan(&self, sides: Sides, op: Operator) -> Result<Result<Expr, Sides>> {
+    fn plan(&self, sides: Sides, op: Operator) -> Result<PlannerResult<Sides>> {
         use Operator::{Divide, Minus, Multiply, Plus};
         let Sides { left, right, kinds } = sides;
         let plain = |left, right| binary(left, op, right);
-        Ok(Ok(match (&kinds.0, op, &kinds.1) {
+        Ok(PlannerResult::Planned(match (&kinds.0, op, &kinds.1) {
             (left_kind, Divide, right_kind) if left_kind.is_decimal() || right_kind.is_decimal() => {
                 match numbers::division(&shape(&left, left_kind), &shape(&right, right_kind)) {
                     Some(division) => division.call(vec![left, right]),
-                    None => return Ok(Err(Sides { left, right, kinds })),
+                    None => return Ok(PlannerResult::Original(Sides { left, right, kinds })),
                 }
             }
             (DataType::Date32, Minus, DataType::Date32) => cast(plain(left, right), DataType::Int32),
@@ -78,7 +78,7 @@ impl Operators {
                 let left = as_literal(left, known)?;
                 plain(left, right)
             }
-            _ => return Ok(Err(Sides { left, right, kinds })),
+            _ => return Ok(PlannerResult::Original(Sides { left, right, kinds })),
         }))
     }
 
@@ -101,7 +101,7 @@ impl ExprPlanner for Operators {
             BinaryOperator::Minus => Operator::Minus,
             BinaryOperator::Multiply => Operator::Multiply,
             BinaryOperator::Divide => Operator::Divide,
-            _ => return Ok(PlannerResult::Original(expr)),
+            _ => return compared(expr, schema).map(PlannerResult::Original),
         };
         let Ok(right) = expr.right.get_type(schema) else { return Ok(PlannerResult::Original(expr)) };
         // Nothing is special about adding a whole number; chains of that may be long.
@@ -112,10 +112,29 @@ impl ExprPlanner for Operators {
         let RawBinaryExpr { op: written, left: left_side, right: right_side } = expr;
         let sides = Sides { left: left_side, right: right_side, kinds: (left, right) };
         Ok(match self.plan(sides, op)? {
-            Ok(planned) => PlannerResult::Planned(planned),
-            Err(Sides { left, right, .. }) => PlannerResult::Original(RawBinaryExpr { op: written, left, right }),
+            PlannerResult::Planned(planned) => PlannerResult::Planned(planned),
+            PlannerResult::Original(Sides { left, right, .. }) => {
+                PlannerResult::Original(RawBinaryExpr { op: written, left, right })
+            }
         })
     }
+}
+
+/// Reads a string that an interval is compared with.
+fn compared(mut expr: RawBinaryExpr, schema: &DFSchema) -> Result<RawBinaryExpr> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    if !matches!(expr.op, Eq | Gt | GtEq | Lt | LtEq | NotEq) {
+        return Ok(expr);
+    }
+    let (text, known) = match (is_text(&expr.left), is_text(&expr.right)) {
+        (true, false) => (&mut expr.left, &expr.right),
+        (false, true) => (&mut expr.right, &expr.left),
+        _ => return Ok(expr),
+    };
+    if known.get_type(schema).is_ok_and(|known| is_interval(&known)) {
+        *text = as_literal(std::mem::take(text), &INTERVAL)?;
+    }
+    Ok(expr)
 }
 
 fn binary(left: Expr, op: Operator, right: Expr) -> Expr {

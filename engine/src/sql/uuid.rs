@@ -53,7 +53,7 @@ impl PostgresTypes {
     /// Returns the names in a session.
     pub(crate) fn of(state: &SessionState) -> Self {
         let time_zone = state.config_options().execution.time_zone.as_deref().map(Arc::from);
-        Self { oids: PgOidTypePlanner::default(), time_zone }
+        Self { oids: PgOidTypePlanner, time_zone }
     }
 }
 

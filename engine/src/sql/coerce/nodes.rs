@@ -72,7 +72,8 @@ fn rows(coercions: &Coercions, values: Values) -> Result<Transformed<LogicalPlan
             (made && to.data_type() == field.data_type()).then_some(from)
         };
         let floats: Vec<DataType> = rows.iter().filter_map(|row| row.get(column).and_then(float)).collect();
-        if floats.is_empty() {
+        // Floats alone are decimals because the statement says so.
+        if floats.is_empty() || floats.len() == rows.len() {
             continue;
         }
         let single = !floats.contains(&DataType::Float64);

@@ -148,7 +148,7 @@ fn quotient(left: i128, right: i128, power: i16) -> Result<i128> {
     let (whole, rest) = (left.checked_div(right), left.checked_rem(right));
     let (Some(whole), Some(rest)) = (whole, rest) else { return Err(overflow()) };
     let away = rest.wrapping_abs() >= right.wrapping_abs().wrapping_sub(rest.wrapping_abs());
-    let sign = if left.is_negative() == right.is_negative() { i256::ONE } else { i256::MINUS_ONE };
+    let sign = if (left < i256::ZERO) == (right < i256::ZERO) { i256::ONE } else { i256::MINUS_ONE };
     let rounded = if away { whole.wrapping_add(sign) } else { whole };
     rounded.to_i128().ok_or_else(overflow)
 }
