@@ -5,12 +5,14 @@
 
 pub mod authorize;
 pub mod caller;
+mod coerce;
 mod cooperate;
 pub mod functions;
 pub(crate) mod guard;
 pub mod labels;
 mod literals;
 pub(crate) mod opaque;
+mod operators;
 pub mod parameters;
 pub mod plan;
 pub mod resolve;

@@ -60,5 +60,6 @@ mod subqueries;
 mod surface;
 mod temporary;
 mod tidy;
+mod values;
 mod watching;
 mod wire;

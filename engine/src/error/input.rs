@@ -24,6 +24,38 @@ pub(super) fn not_a_value(message: &str) -> Option<SqlError> {
     })
 }
 
+/// Returns the error for what DataFusion and Arrow say of values that a function or a cast does not take.
+pub(super) fn not_an_argument(message: &str) -> Option<SqlError> {
+    let error = |code, text: &str| Some(SqlError::new(code, text));
+    let said = |words: &str| message.contains(words);
+    if said(" to store in a Decimal") {
+        return error(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
+    }
+    if said("negative substring length not allowed") {
+        return error(SqlState::SUBSTRING_ERROR, "negative substring length not allowed");
+    }
+    if said("field position must not be zero") {
+        return error(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero");
+    }
+    if let Some((_, rest)) = message.split_once("Unsupported date_trunc granularity: '") {
+        let unit = rest.split('\'').next().unwrap_or_default();
+        return error(SqlState::INVALID_PARAMETER_VALUE, &format!("unit \"{unit}\" not recognized"));
+    }
+    if let Some((_, parts)) = message.split_once("Unable to parse date from ") {
+        let parts = parts.lines().next().unwrap_or_default().replace(", ", "-");
+        let text = format!("date field value out of range: {parts}");
+        return error(SqlState::DATETIME_FIELD_OVERFLOW, &text);
+    }
+    if said("For SELECT DISTINCT, ORDER BY expressions") {
+        let text = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+        return error(SqlState::INVALID_COLUMN_REFERENCE, text);
+    }
+    if said("Physical plan does not support logical expression WindowFunction") {
+        return error(SqlState::WINDOWING_ERROR, "window functions are not allowed in WHERE");
+    }
+    None
+}
+
 /// Returns PostgreSQL's name of a type that Arrow names.
 fn type_name(arrow: &str) -> Option<&'static str> {
     let base = arrow.split('(').next().unwrap_or(arrow).trim();
@@ -96,5 +128,23 @@ mod tests {
             assert_eq!(format!("{} {}", error.code, error.message), expected);
         }
         assert!(not_a_value("Cannot cast string 'x' to value of Map type").is_none());
+    }
+
+    #[test]
+    fn what_a_function_does_not_take_is_said_as_postgresql_says_it() {
+        let cases = [
+            ("12345.68 is too large to store in a Decimal128 of precision 6", "22003 numeric field overflow"),
+            (
+                "Unsupported date_trunc granularity: 'foo'. Supported values are: year",
+                "22023 unit \"foo\" not recognized",
+            ),
+            ("Unable to parse date from 2023, 2, 29", "22008 date field value out of range: 2023-2-29"),
+            ("field position must not be zero", "22023 field position must not be zero"),
+        ];
+        for (message, expected) in cases {
+            let error = not_an_argument(message).unwrap();
+            assert_eq!(format!("{} {}", error.code, error.message), expected);
+        }
+        assert!(not_an_argument("anything else").is_none());
     }
 }

@@ -229,7 +229,7 @@ fn by_words(message: &str) -> Option<SqlError> {
     {
         return Some(overflow(message));
     }
-    if let Some(error) = input::not_a_value(message) {
+    if let Some(error) = input::not_a_value(message).or_else(|| input::not_an_argument(message)) {
         return Some(error);
     }
     if message.contains("Cannot cast string")

@@ -21,10 +21,16 @@ use crate::sql::caller::Caller;
 use crate::sql::cooperate::Cooperate;
 use crate::sql::guard::recursion;
 use crate::sql::opaque;
+use crate::sql::operators::Operators;
 
 mod age;
 mod bounded;
+pub(crate) mod input;
+pub(crate) mod interval_aggregates;
+pub(crate) mod intervals;
 pub mod json;
+mod narrowed;
+pub(crate) mod numbers;
 pub mod of_backends;
 pub mod of_objects;
 pub mod of_path;
@@ -72,11 +78,19 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
     for function in bounded::functions(&context) {
         context.register_udf(function);
     }
+    for function in narrowed::functions(&context) {
+        context.register_udf(function);
+    }
+    for function in narrowed::window_functions() {
+        context.register_udwf(function);
+    }
     context.register_udaf(sum::function());
+    context.register_udaf(interval_aggregates::average());
     let state = SessionStateBuilder::new_from_existing(context.state());
     let state = state.with_query_planner(Arc::new(recursion::Planner));
     let mut state = state.with_physical_optimizer_rule(Arc::new(Cooperate)).build();
     state.register_expr_planner(Arc::new(json::JsonOperators::new()))?;
+    state.register_expr_planner(Arc::new(Operators::new()))?;
     Ok(state)
 }
 

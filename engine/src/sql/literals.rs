@@ -99,7 +99,7 @@ fn counts_a_literal(expr: &Expr) -> bool {
 
 /// Gives the columns that subqueries read of the queries around them, `outer`, the types
 /// that these have now; `outer` begins with the nearest.
-fn settle(plan: LogicalPlan, outer: &[Arc<DFSchema>]) -> Result<LogicalPlan> {
+pub(crate) fn settle(plan: LogicalPlan, outer: &[Arc<DFSchema>]) -> Result<LogicalPlan> {
     let settled = plan.transform_up(|node| {
         let mut around = vec![Arc::new(merge_schema(&node.inputs()))];
         around.extend(outer.iter().cloned());

@@ -8,7 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TypeSignature};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TypeSignature};
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{Result, SqlError};
@@ -218,7 +218,16 @@ fn typed(plan: LogicalPlan, types: &[DataType]) -> Result<LogicalPlan> {
                 other => Ok(Transformed::no(other)),
             })
         })?;
-        if node.transformed { node.map_data(LogicalPlan::recompute_schema) } else { Ok(node) }
+        if !node.transformed {
+            return Ok(node);
+        }
+        node.map_data(|node| match node {
+            // The columns of VALUES are what was found when nothing was known of the parameters.
+            LogicalPlan::Values(values) if values.schema.fields().iter().any(|field| field.data_type().is_null()) => {
+                LogicalPlanBuilder::values(values.values)?.build()
+            }
+            node => node.recompute_schema(),
+        })
     })?;
     // A column that got its type changes the schemas of all nodes above it.
     Ok(plan.data.transform_up(|node| node.recompute_schema().map(Transformed::yes))?.data)

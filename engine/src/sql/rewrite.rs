@@ -24,6 +24,7 @@ mod calls;
 pub mod catalog;
 mod catalog_columns;
 mod forms;
+mod intervals;
 mod joins;
 pub mod known;
 pub mod names;
@@ -123,6 +124,11 @@ impl VisitorMut for Postgres {
                     ["current_schema", "current_role"].into_iter().find(|name| ident.value.eq_ignore_ascii_case(name))
                 {
                     *expr = call(name);
+                }
+            }
+            Expr::Interval(interval) => {
+                if let Some(cast) = intervals::as_cast(interval) {
+                    *expr = cast;
                 }
             }
             Expr::Cast { expr: operand, data_type, .. } => array::cast_literal(operand, data_type),

@@ -11,11 +11,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, TimeUnit};
 use bytes::BytesMut;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::utils::merge_schema;
@@ -25,10 +26,12 @@ use datafusion_pg_catalog::pg_catalog::oid_type_planner::PgOidTypePlanner;
 use lancegate_wire::decode::decode_parameter;
 use lancegate_wire::types::{NUMERIC, PG_TYPE_KEY, pg_type};
 use lancegate_wire::{Format, FormatSettings, RowEncoder};
-use sqlparser::ast::{DataType as SqlType, ObjectName};
+use sqlparser::ast::{DataType as SqlType, ObjectName, TimezoneInfo};
 
 use crate::error::{Result, SqlError};
+use crate::sql::coerce::{self, Coercions};
 use crate::sql::functions::udf::{RowFunction, text, utf8};
+use crate::sql::literals;
 use crate::sql::types::{ARROW_UUID, EXTENSION_NAME};
 use crate::sqlstate::SqlState;
 
@@ -40,18 +43,37 @@ const UUID: DataType = DataType::FixedSizeBinary(BYTES);
 
 /// Type names in casts that DataFusion has no type for.
 #[derive(Debug, Default)]
-pub(crate) struct PostgresTypes(PgOidTypePlanner);
+pub(crate) struct PostgresTypes {
+    oids: PgOidTypePlanner,
+    /// What a time with a zone is marked with.
+    time_zone: Option<Arc<str>>,
+}
+
+impl PostgresTypes {
+    /// Returns the names in a session.
+    pub(crate) fn of(state: &SessionState) -> Self {
+        let time_zone = state.config_options().execution.time_zone.as_deref().map(Arc::from);
+        Self { oids: PgOidTypePlanner, time_zone }
+    }
+}
 
 impl TypePlanner for PostgresTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> datafusion::common::Result<Option<FieldRef>> {
         Ok(match sql_type {
             SqlType::Uuid => Some(marked(UUID, EXTENSION_NAME, ARROW_UUID)),
+            // Microseconds, as in tables: nanoseconds hold three centuries only.
+            SqlType::Timestamp(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+                Some(plain(DataType::Timestamp(TimeUnit::Microsecond, None)))
+            }
+            SqlType::Timestamp(None, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => {
+                Some(plain(DataType::Timestamp(TimeUnit::Microsecond, self.time_zone.clone())))
+            }
             SqlType::JSON | SqlType::JSONB => Some(marked(DataType::Utf8, PG_TYPE_KEY, "json")),
             SqlType::Custom(name, arguments) if arguments.is_empty() => match text_type(name) {
                 Some(name) => Some(marked(DataType::Utf8, PG_TYPE_KEY, name)),
-                None => self.0.plan_type_field(sql_type)?,
+                None => self.oids.plan_type_field(sql_type)?,
             },
-            other => self.0.plan_type_field(other)?,
+            other => self.oids.plan_type_field(other)?,
         })
     }
 }
@@ -60,6 +82,10 @@ impl TypePlanner for PostgresTypes {
 fn text_type(name: &ObjectName) -> Option<&'static str> {
     let name = name.0.last()?.as_ident()?;
     ["name", "bpchar", "char", "unknown"].into_iter().find(|known| name.value.eq_ignore_ascii_case(known))
+}
+
+fn plain(data_type: DataType) -> FieldRef {
+    Arc::new(Field::new("", data_type, true))
 }
 
 fn marked(data_type: DataType, key: &str, value: &str) -> FieldRef {
@@ -71,20 +97,29 @@ fn marked(data_type: DataType, key: &str, value: &str) -> FieldRef {
 ///
 /// # Errors
 /// If the plan cannot be rebuilt.
-pub(crate) fn coerce(plan: LogicalPlan, settings: &FormatSettings) -> Result<LogicalPlan> {
+pub(crate) fn coerce(plan: LogicalPlan, settings: &FormatSettings, state: &SessionState) -> Result<LogicalPlan> {
     let conversions = Conversions::new(settings);
+    let coercions = Coercions::new(settings, state);
+    let (mut any, mut queries) = (false, false);
     let coerced = plan.transform_up_with_subqueries(|node| {
         let inputs: Vec<&LogicalPlan> = node.inputs();
         let schema = merge_schema(&inputs);
         let names = NamePreserver::new(&node);
         let changed = node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let changed = expr.transform_up(|expr| Ok(conversions.convert(expr, &schema)))?;
+            let changed = expr.transform_up(|expr| {
+                queries |= coerce::holds_query(&expr);
+                let converted = conversions.convert(expr, &schema);
+                if converted.transformed { Ok(converted) } else { coercions.expression(converted.data, &schema) }
+            })?;
             Ok(if changed.transformed { changed.update_data(|expr| name.restore(expr)) } else { changed })
         })?;
-        if changed.transformed { changed.map_data(LogicalPlan::recompute_schema) } else { Ok(changed) }
+        let changed = changed.transform_data(|node| coerce::node(&coercions, node))?;
+        any |= changed.transformed;
+        // A column that has another type now changes the schemas of all nodes above it.
+        if any { changed.map_data(LogicalPlan::recompute_schema) } else { Ok(changed) }
     })?;
-    Ok(coerced.data)
+    if any && queries { Ok(literals::settle(coerced.data, &[])?) } else { Ok(coerced.data) }
 }
 
 /// The functions that convert.
@@ -202,9 +237,12 @@ impl Conversions {
             (to, Some(DataType::Decimal128(precision, scale))) if to.is_string() && (precision, scale) == NUMERIC => {
                 call(&self.value_out, *cast.expr)
             }
-            (to, Some(DataType::Timestamp(_, None) | DataType::Interval(_))) if to.is_string() => {
+            (to, Some(DataType::Timestamp(_, None) | DataType::Interval(_) | DataType::Duration(_)))
+                if to.is_string() =>
+            {
                 call(&self.value_out, *cast.expr)
             }
+            (to, Some(DataType::Float32 | DataType::Float64)) if to.is_string() => call(&self.value_out, *cast.expr),
             (to, Some(DataType::Timestamp(_, Some(_)))) if to.is_string() => call(&self.instant_out, *cast.expr),
             _ => Transformed::no(Expr::Cast(cast)),
         }

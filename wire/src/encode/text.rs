@@ -140,7 +140,10 @@ pub(crate) fn interval(column: &Column, row: usize) -> Result<(i32, i32, i64), W
         Values::Duration(array, unit) => {
             let micros = to_micros(array.value(row), *unit);
             let error = || WireError::DatetimeOutOfRange("interval out of range".into());
-            (0, 0, micros.ok_or_else(error)?)
+            let micros = micros.ok_or_else(error)?;
+            // The difference of two timestamps, which is days and time.
+            let days = i32::try_from(micros / datetime::DAY_MICROS).map_err(|_| error())?;
+            (0, days, micros % datetime::DAY_MICROS)
         }
         _ => return Err(WireError::Internal("not an interval".into())),
     })

@@ -16,6 +16,9 @@ use datafusion::logical_expr::{
     Signature, Volatility, WindowFunctionDefinition, cast,
 };
 
+use super::interval_aggregates::{sum_of_intervals, sum_state};
+use super::intervals::INTERVAL;
+
 /// Wide enough for any 64-bit integer; ten digits more, DataFusion's result, hold
 /// the sum of 10^18 of them.
 const BIGINT_AS_DECIMAL: DataType = DataType::Decimal128(28, 0);
@@ -104,6 +107,7 @@ impl AggregateUDFImpl for PostgresSum {
             | DataType::UInt16 => DataType::Int64,
             DataType::Int64 | DataType::UInt32 | DataType::UInt64 => BIGINT_AS_DECIMAL,
             DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
+            DataType::Interval(_) => INTERVAL,
             other if other.is_decimal() || matches!(other, DataType::Duration(_)) => other.clone(),
             other => return plan_err!("function sum({other}) does not exist"),
         };
@@ -111,19 +115,28 @@ impl AggregateUDFImpl for PostgresSum {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        if matches!(arguments, [DataType::Interval(_)]) {
+            return Ok(INTERVAL);
+        }
         self.inner.return_type(arguments)
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if *args.return_field.data_type() == INTERVAL {
+            return sum_of_intervals(&args, false);
+        }
         self.inner.accumulator(args)
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if *args.return_field.data_type() == INTERVAL {
+            return Ok(sum_state(args.name));
+        }
         self.inner.state_fields(args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.inner.groups_accumulator_supported(args)
+        *args.return_field.data_type() != INTERVAL && self.inner.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
@@ -131,6 +144,9 @@ impl AggregateUDFImpl for PostgresSum {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if *args.return_field.data_type() == INTERVAL {
+            return sum_of_intervals(&args, false);
+        }
         self.inner.create_sliding_accumulator(args)
     }
 

@@ -130,6 +130,84 @@ impl ScalarUDFImpl for RowFunction {
     }
 }
 
+type ArrayBody = fn(&[ArrayRef], &DataType) -> Result<ArrayRef>;
+
+/// A function over whole arrays: for operators, whose inputs may be long.
+#[derive(Debug, Clone)]
+pub(crate) struct ArrayFunction {
+    name: &'static str,
+    signature: Signature,
+    returns: DataType,
+    body: OverArrays,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum OverArrays {
+    Plain(fn(&[ArrayRef]) -> Result<ArrayRef>),
+    Typed(ArrayBody),
+}
+
+impl ArrayFunction {
+    /// Returns an immutable function of arguments that the caller has made what they must be.
+    pub(crate) fn define(
+        name: &'static str,
+        returns: DataType,
+        body: fn(&[ArrayRef]) -> Result<ArrayRef>,
+    ) -> ScalarUDF {
+        let signature = Signature::variadic_any(Volatility::Immutable);
+        ScalarUDF::new_from_impl(Self { name, signature, returns, body: OverArrays::Plain(body) })
+    }
+
+    /// Returns one that is told the type of its result.
+    pub(crate) fn typed(name: &'static str, returns: DataType, body: ArrayBody) -> ScalarUDF {
+        let signature = Signature::variadic_any(Volatility::Immutable);
+        ScalarUDF::new_from_impl(Self { name, signature, returns, body: OverArrays::Typed(body) })
+    }
+}
+
+impl PartialEq for ArrayFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.returns == other.returns
+    }
+}
+
+impl Eq for ArrayFunction {}
+
+impl Hash for ArrayFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+        self.returns.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for ArrayFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(self.returns.clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let scalar = args.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let rows = if scalar { 1 } else { args.number_rows };
+        let arrays = args.args.iter().map(|argument| argument.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
+        let array = match self.body {
+            OverArrays::Plain(body) => body(&arrays),
+            OverArrays::Typed(body) => body(&arrays, &self.returns),
+        }?;
+        Ok(match scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?),
+            false => ColumnarValue::Array(array),
+        })
+    }
+}
+
 /// Returns the text of an argument.
 pub(crate) fn text(value: &ScalarValue) -> Option<String> {
     match value {

@@ -336,7 +336,7 @@ impl Planner {
         };
         let logical = functions::sum::of_integers(logical)?;
         let logical = guard::guard(logical, found)?;
-        let logical = uuid::coerce(logical, &self.caller.settings.format_settings())?;
+        let logical = uuid::coerce(logical, &self.caller.settings.format_settings(), &state)?;
         let arguments = (binder.arguments(), !self.values.is_empty());
         let (logical, parameters) = parameters::resolve(logical, &self.declared, arguments)?;
         // Types are checked now, so that a statement that cannot run is refused

@@ -47,7 +47,7 @@ impl<'a> Binder<'a> {
         values: &'a [ScalarValue],
     ) -> Self {
         let (used, arguments) = (Mutex::default(), Mutex::default());
-        Self { state, sources, used, types: Arc::new(PostgresTypes::default()), values, arguments }
+        Self { state, sources, used, types: Arc::new(PostgresTypes::of(state)), values, arguments }
     }
 
     /// Returns the tables that the statement was bound to.

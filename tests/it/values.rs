@@ -1,0 +1,190 @@
+//! Values as PostgreSQL 15 has them: the expected texts are its answers.
+
+use crate::harness::Gateway;
+use crate::rows::{error, rows, run};
+
+/// Compares what selects of these expressions answer.
+async fn check(cases: &[(&str, &str)]) {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    for (expression, expected) in cases {
+        assert_eq!(rows(&client, &format!("SELECT {expression}")).await, [*expected], "{expression}");
+    }
+}
+
+#[tokio::test]
+async fn intervals_compare_by_their_length() {
+    check(&[
+        ("interval '24 hours' = interval '1 day', interval '1 month' = interval '30 days'", "t|t"),
+        ("interval '1 month' < interval '31 days', interval '1 day' > '23:00:00'", "t|t"),
+        ("timestamp '2024-01-29 12:30:00' - timestamp '2024-01-01'", "28 days 12:30:00"),
+        ("timestamp '2024-01-03' - timestamp '2024-01-01' > interval '1 day'", "t"),
+        ("now() - timestamptz '2024-01-01 00:00:00+00' > interval '1 day'", "t"),
+        ("interval '25 hours' IN (interval '1 day 01:00:00'), interval '25 hours' NOT IN (interval '1 day')", "t|t"),
+        ("interval '26 hours' BETWEEN interval '1 day' AND interval '2 days'", "t"),
+    ])
+    .await;
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    let values = "(VALUES (interval '1 day'), (interval '25 hours'), (interval '2 hours')) t(x)";
+    let cases = [
+        (format!("SELECT x FROM {values} ORDER BY x DESC"), vec!["25:00:00", "1 day", "02:00:00"]),
+        (format!("SELECT max(x), min(x) FROM {values}"), vec!["25:00:00|02:00:00"]),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(rows(&client, &sql).await, expected, "{sql}");
+    }
+    run(&client, "CREATE TABLE t (at timestamp)").await;
+    run(&client, "INSERT INTO t VALUES ('2024-01-01'), ('2999-01-01')").await;
+    assert_eq!(rows(&client, "SELECT count(*) FROM t WHERE now() - at > interval '1 day'").await, ["1"]);
+    run(&client, "DELETE FROM t WHERE now() - at < interval '7 days'").await;
+    assert_eq!(rows(&client, "SELECT at FROM t").await, ["2024-01-01 00:00:00"]);
+}
+
+#[tokio::test]
+async fn intervals_are_added_and_scaled() {
+    check(&[
+        ("date '2024-01-31' + interval '1 hour'", "2024-01-31 01:00:00"),
+        ("date '2024-01-01' + interval '1 day' + interval '6 hours'", "2024-01-02 06:00:00"),
+        (
+            "interval '1 hour' + date '2024-01-31', date '2024-01-02' - interval '12 hours'",
+            "2024-01-31 01:00:00|2024-01-01 12:00:00",
+        ),
+        ("time '23:30' + interval '1 hour 30 minutes', time '00:30' - interval '1 hour'", "01:00:00|23:30:00"),
+        ("date '2024-01-31' - date '2024-01-01'", "30"),
+        ("interval '1 day' * 2, interval '1 day' / 2, interval '1 month' * 0.5", "2 days|12:00:00|15 days"),
+        ("2.5 * interval '2 hours', -interval '1 day 02:00:00'", "05:00:00|-1 days -02:00:00"),
+        ("sum(x), avg(x) FROM (VALUES (interval '1 day'), (interval '25 hours')) t(x)", "1 day 25:00:00|24:30:00"),
+        (
+            "extract(hour from timestamp '2024-01-03 05:00' - timestamp '2024-01-01'), \
+             extract(day from timestamp '2024-01-03 05:00' - timestamp '2024-01-01')",
+            "5|2",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn numbers_are_rounded_to_integers() {
+    check(&[
+        ("2.5::int, 2.567::numeric::int, 2.7::bigint, 2.7::float8::int2", "3|3|3|3"),
+        ("2.5::float8::int, (-2.5)::numeric::int, (-2.5)::float8::int", "2|-3|-2"),
+        ("round(2.5::float8), round(0.5::float8), round(-1.5::float8), round(2.5), round(-2.5)", "2|0|-2|3|-3"),
+    ])
+    .await;
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (i int, f float8)").await;
+    run(&client, "INSERT INTO t VALUES (1.7, 2.5)").await;
+    run(&client, "INSERT INTO t SELECT i + 0.5, 3.5 FROM t").await;
+    assert_eq!(rows(&client, "SELECT i FROM t ORDER BY f").await, ["2", "3"]);
+    run(&client, "UPDATE t SET i = f").await;
+    assert_eq!(rows(&client, "SELECT i FROM t ORDER BY f").await, ["2", "4"]);
+    run(&client, "UPDATE t SET i = 2.7").await;
+    assert_eq!(rows(&client, "SELECT i FROM t").await, ["3", "3"]);
+}
+
+#[tokio::test]
+async fn a_float_beside_a_decimal_is_compared_as_a_float() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (f float8, r real, n numeric(6, 2))").await;
+    run(&client, "INSERT INTO t VALUES (1.5, 1.5, 1.5), (1e20, 1e20, 2), ('Infinity', 'NaN', 3)").await;
+    let cases = [
+        ("SELECT count(*) FROM t WHERE f > 1.5", vec!["2"]),
+        ("SELECT count(*) FROM t WHERE r = 1.5", vec!["1"]),
+        ("SELECT count(*) FROM t WHERE f IN (1.5, 0.1)", vec!["1"]),
+        ("SELECT count(*) FROM t WHERE f BETWEEN 1.0 AND 2.5", vec!["1"]),
+        ("SELECT count(*) FROM t WHERE f = n", vec!["1"]),
+        ("SELECT coalesce(f, 0.0), greatest(f, 2.0) FROM t WHERE f < 2.5", vec!["1.5|2"]),
+        ("SELECT CASE WHEN f > 2.5 THEN f ELSE 0.5 END FROM t ORDER BY 1", vec!["0.5", "1e+20", "Infinity"]),
+        (
+            "SELECT x FROM (SELECT f x FROM t UNION ALL SELECT 2.5) u ORDER BY x",
+            vec!["1.5", "2.5", "1e+20", "Infinity"],
+        ),
+        ("SELECT sum(x) FROM (VALUES (0.1::float8), (0.2)) t(x)", vec!["0.30000000000000004"]),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(rows(&client, sql).await, expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_decimal_becomes_the_nearest_float() {
+    check(&[
+        ("1e15::float8, 1e15::numeric::float8", "1e+15|1e+15"),
+        ("79675463696223509.0::float8, 57112798.198519346::float8", "7.96754636962235e+16|57112798.19851935"),
+        ("99473892814.86781::float8", "99473892814.86781"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn text_is_cast_as_parameters_are_read() {
+    check(&[
+        ("'2024-01-01 10:00'::timestamp, timestamp '2024-01-01 10:00'", "2024-01-01 10:00:00|2024-01-01 10:00:00"),
+        ("'2024-01-01 10:00+02'::timestamptz = '2024-01-01 08:00+00'::timestamptz", "t"),
+        (
+            "'epoch'::timestamp, '10:00'::time, '0001-01-01'::timestamp",
+            "1970-01-01 00:00:00|10:00:00|0001-01-01 00:00:00",
+        ),
+        ("'1 day 02:00:00'::interval, interval 'P1Y2M'", "1 day 02:00:00|1 year 2 mons"),
+        ("' 12 '::int, '1e-3'::numeric, 1 + '2'", "12|0.001|3"),
+        ("'today'::date = current_date, 'tomorrow'::date - 'today'::date, 'now'::timestamptz <= now()", "t|1|t"),
+        ("x::int + 1, (x || '.5')::numeric FROM (VALUES (' 7')) t(x)", "8|7.5"),
+    ])
+    .await;
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (at timestamp, d date)").await;
+    run(&client, "INSERT INTO t VALUES ('2024-01-01 10:00', '2024-01-01')").await;
+    assert_eq!(rows(&client, "SELECT at FROM t WHERE at >= '2024-01-01 09:30'").await, ["2024-01-01 10:00:00"]);
+    let cases = [
+        ("SELECT 'x'::date", "22007: invalid input syntax for type date: \"x\""),
+        ("SELECT 'x'::int", "22P02: invalid input syntax for type integer: \"x\""),
+        ("SELECT '99999999999'::int", "22003: value \"99999999999\" is out of range for type integer"),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(error(&client, sql).await, expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn quotients_lengths_and_texts_of_numbers() {
+    check(&[
+        // PostgreSQL shows 3.1428571428571429: it counts the digits before the point.
+        ("1/3.0, 2/3.0, 22/7.0", "0.33333333333333333333|0.66666666666666666667|3.14285714285714285714"),
+        ("100::float8::text, 1e20::float8::text, 1.5::real::text", "100|1e+20|1.5"),
+        ("array_length('{}'::int[], 1), array_length(ARRAY[1, 2], 1)", "∅|2"),
+        ("pg_typeof(array_length(ARRAY[1], 1)), substr('hello', 2::int2)", "integer|ello"),
+        ("extract(second FROM timestamp '2024-01-01 00:00:01.5')", "1.5"),
+    ])
+    .await;
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    let statement =
+        client.prepare("SELECT row_number() OVER (), ntile(2) OVER (), rank() OVER (ORDER BY 1)").await.unwrap();
+    let types: Vec<&str> = statement.columns().iter().map(|column| column.type_().name()).collect();
+    assert_eq!(types, ["int8", "int4", "int8"]);
+    let rows = client.query("VALUES ($1, $2)", &[&"a", &"b"]).await.unwrap();
+    assert_eq!(rows[0].get::<_, &str>(1), "b");
+}
+
+#[tokio::test]
+async fn what_has_no_value_has_the_code_of_postgresql() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    let cases = [
+        ("SELECT 12345.68::numeric(6, 2)", "22003: numeric field overflow"),
+        ("SELECT sqrt(-1)", "2201F: cannot take square root of a negative number"),
+        ("SELECT ln(0)", "2201E: cannot take logarithm of zero"),
+        ("SELECT asin(2)", "22003: input is out of range"),
+        ("SELECT exp(1000::float8)", "22003: value out of range: overflow"),
+        ("SELECT split_part('a,b', ',', 0)", "22023: field position must not be zero"),
+        ("SELECT interval '1 day' / 0", "22012: division by zero"),
+        ("SELECT 1 / 0.0", "22012: division by zero"),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(error(&client, sql).await, expected, "{sql}");
+    }
+}
