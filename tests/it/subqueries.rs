@@ -152,6 +152,10 @@ async fn calls_that_look_alike_are_made_each() {
     assert_eq!(rows(&client, "SELECT nextval('s_id_seq') + nextval('s_id_seq')").await, ["7"]);
     run(&client, "INSERT INTO k VALUES (nextval('s_id_seq'), nextval('s_id_seq'))").await;
     assert_eq!(rows(&client, "SELECT id, v FROM k WHERE id = 5").await, ["5|6"]);
+    let many = "SELECT min(x), max(x), count(DISTINCT x) FROM
+        (SELECT nextval('s_id_seq') AS x FROM generate_series(1, 20000)) s";
+    assert_eq!(rows(&client, many).await, ["7|20006|20000"]);
+    assert_eq!(rows(&client, "SELECT lastval(), currval('s_id_seq')").await, ["20006|20006"]);
     all(
         &client,
         &[
