@@ -202,10 +202,10 @@ async fn another_type_keeps_default_numbers_and_key() {
     // Several changes of one column in one statement are of the column as it becomes.
     run(
         &client,
-        "ALTER TABLE t ALTER COLUMN k DROP DEFAULT, ALTER COLUMN k TYPE text, ALTER COLUMN k SET DEFAULT 'seven'",
+        "ALTER TABLE t ALTER COLUMN k DROP DEFAULT, ALTER COLUMN k TYPE smallint, ALTER COLUMN k SET DEFAULT 7",
     )
     .await;
-    assert_eq!(rows(&client, "INSERT INTO t (v) VALUES ('e') RETURNING k").await, ["seven"]);
+    assert_eq!(rows(&client, "INSERT INTO t (v) VALUES ('e') RETURNING k").await, ["7"]);
     run(&client, "CREATE TABLE two (a int, b int, PRIMARY KEY (a, b))").await;
     for (statement, expected) in [
         ("ALTER TABLE t ALTER COLUMN id TYPE text", "22023: identity column type must be smallint, integer, or bigint"),
@@ -214,7 +214,7 @@ async fn another_type_keeps_default_numbers_and_key() {
         let refused = error(&client, statement).await;
         assert!(refused.starts_with(expected), "{statement}: {refused}");
     }
-    assert_eq!(rows(&client, "SELECT k FROM t WHERE v = 'e'").await, ["seven"]);
+    assert_eq!(rows(&client, "SELECT k FROM t WHERE v = 'e'").await, ["7"]);
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn an_alter_that_data_refuses_has_changed_nothing() {
     for statement in [
         "ALTER TABLE t ADD PRIMARY KEY (a, b)",
         "ALTER TABLE t ADD COLUMN z int, ALTER COLUMN b SET NOT NULL",
-        "ALTER TABLE t ADD COLUMN z int DEFAULT NULL NOT NULL",
+        "ALTER TABLE t ADD COLUMN z int NOT NULL DEFAULT NULL",
         "ALTER TABLE t ALTER COLUMN a SET NOT NULL, ALTER COLUMN b SET NOT NULL",
     ] {
         let refused = error(&client, statement).await;
@@ -273,4 +273,22 @@ async fn a_sequence_name_that_two_columns_make_is_nobodys() {
     assert_eq!(rows(&client, "SELECT setval('a_b_c_seq', 500)").await, ["500"]);
     assert_eq!(rows(&client, "INSERT INTO a_b VALUES (DEFAULT) RETURNING c").await, ["501"]);
     assert_eq!(rows(&client, "INSERT INTO z VALUES (DEFAULT) RETURNING b_c").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_primary_key_has_the_name_that_it_was_given() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (a int, b int, v text, CONSTRAINT pk PRIMARY KEY (a, b))").await;
+    run(&client, "CREATE TABLE u (a int CONSTRAINT \"The Key\" PRIMARY KEY, v text)").await;
+    run(&client, "INSERT INTO t VALUES (1, 2, 'x'); INSERT INTO u VALUES (1, 'x')").await;
+    run(&client, "ALTER TABLE t RENAME TO w; ALTER TABLE u ALTER COLUMN a TYPE bigint").await;
+    let upsert = "INSERT INTO w VALUES (1, 2, 'y') ON CONFLICT ON CONSTRAINT pk DO UPDATE SET v = excluded.v";
+    assert_eq!(affected(&client, upsert).await, 1);
+    let upsert = "INSERT INTO u VALUES (1, 'y') ON CONFLICT ON CONSTRAINT \"The Key\" DO UPDATE SET v = excluded.v";
+    assert_eq!(affected(&client, upsert).await, 1);
+    assert_eq!(rows(&client, "SELECT v FROM w UNION ALL SELECT v FROM u").await, ["y", "y"]);
+    assert_eq!(rows(&client, "SELECT conname FROM pg_constraint ORDER BY 1").await, ["The Key", "pk"]);
+    let refused = error(&client, "INSERT INTO w VALUES (1, 2, 'y') ON CONFLICT ON CONSTRAINT w_pkey DO NOTHING").await;
+    assert!(refused.starts_with("42704: constraint \"w_pkey\" for table \"w\" does not exist"), "{refused}");
 }

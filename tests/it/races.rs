@@ -40,7 +40,7 @@ async fn a_table_that_is_dropped_under_a_write_stays_dropped() {
         run(&client, "DROP TABLE t").await;
         gateway.let_go("write.computed", 1);
         let refused = written.await.unwrap();
-        assert_eq!(refused, "42P01: relation \"t\" does not exist", "{statement}");
+        assert!(refused.starts_with("42P01: relation \"t\" does not exist"), "{statement}: {refused}");
         assert!(error(&client, "SELECT * FROM t").await.starts_with("42P01: "), "{statement}");
         run(&client, "CREATE TABLE t (a int); INSERT INTO t VALUES (7)").await;
         assert_eq!(rows(&client, "SELECT a FROM t").await, ["7"], "{statement}");

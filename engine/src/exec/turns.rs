@@ -87,7 +87,9 @@ impl Engine {
     /// Forgets what is remembered of tables that are gone.
     pub(in crate::exec) fn forget_altered(&self, tables: &[Table]) {
         let mut altered = self.inner.turns.altered.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.iter().for_each(|table| drop(altered.remove(&table.id)));
+        for table in tables {
+            altered.remove(&table.id);
+        }
     }
 
     fn altered_after(&self, table: TableId, version: u64) -> bool {

@@ -233,10 +233,11 @@ impl Planner {
     }
 }
 
-/// Returns whether a name is the one that PostgreSQL gives a table's primary key.
+/// Returns whether a name is that of a table's primary key.
 fn is_key_of(table: &BoundTable, name: &ObjectName) -> bool {
     let name = name.0.last().and_then(|part| part.as_ident()).map(Ident::from_native);
-    name.is_some_and(|name| name.as_str() == format!("{}_pkey", table.name()))
+    let known = key::name(table.dataset.schema().fields.iter().map(|field| &field.metadata), table.name());
+    name.is_some_and(|name| name.as_str() == known)
 }
 
 /// Returns the rows of the INSERT as `excluded`; of several, each says which of
