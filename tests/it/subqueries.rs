@@ -297,3 +297,27 @@ async fn catalog_queries_of_clients_are_answered() {
     )
     .await;
 }
+
+/// A function in FROM may take columns of what stands before it.
+#[tokio::test]
+async fn functions_in_from_see_the_row_beside_them() {
+    let (_gateway, client) = started().await;
+    run(&client, "CREATE TABLE l (id int, tags text[], m int)").await;
+    run(&client, "INSERT INTO l VALUES (1, ARRAY['a', 'b'], 2), (2, ARRAY['b'], 1), (3, NULL, 0)").await;
+    all(
+        &client,
+        &[
+            ("SELECT id, tag FROM l, unnest(l.tags) AS tag ORDER BY id, tag", &["1|a", "1|b", "2|b"]),
+            ("SELECT tag, count(*) FROM l CROSS JOIN unnest(tags) AS tag GROUP BY tag ORDER BY tag", &["a|1", "b|2"]),
+            ("SELECT l.id, t.t FROM l, LATERAL unnest(l.tags) t WHERE t.t = 'b' ORDER BY 1", &["1|b", "2|b"]),
+            ("SELECT id, g FROM l, generate_series(1, l.m) g ORDER BY id, g", &["1|1", "1|2", "2|1"]),
+            ("SELECT l.id, n.b, x FROM l, unnest(l.tags) x JOIN n ON n.a = 2 WHERE l.id = 2", &["2|∅|b"]),
+            ("SELECT x FROM l, unnest(ARRAY[1, 2]) x WHERE l.id = 1 ORDER BY x", &["1", "2"]),
+        ],
+    )
+    .await;
+    let named = "SELECT attname FROM pg_attribute WHERE attrelid = $1::text::regclass::oid AND attnum > 0";
+    let columns = client.query(named, &[&"\"public\" . \"l\""]).await.unwrap();
+    let columns: Vec<String> = columns.iter().map(|row| row.get(0)).collect();
+    assert_eq!(columns, ["id", "tags", "m"]);
+}

@@ -27,6 +27,7 @@ mod forms;
 mod intervals;
 mod joins;
 pub mod known;
+mod lateral;
 pub mod names;
 pub mod sets;
 pub mod versions;
@@ -159,6 +160,7 @@ impl VisitorMut for Postgres {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        lateral::functions_beside(select);
         names::keep_labels(select);
         forms::exists_as_value(select);
         sets::in_as_value(select);

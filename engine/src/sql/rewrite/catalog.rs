@@ -189,8 +189,9 @@ impl VisitorMut for Vectors {
 /// Whether a text is the result of an expression.
 fn is_made(expr: &Expr) -> bool {
     match expr {
-        Expr::Nested(inner) => is_made(inner),
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => is_made(inner),
         Expr::BinaryOp { op, .. } => *op == BinaryOperator::StringConcat,
+        Expr::Value(value) => matches!(value.value, Value::Placeholder(_)),
         Expr::Function(function) => {
             last(&function.name).is_some_and(|name| ["concat", "format", "quote_ident"].contains(&name.as_str()))
         }
