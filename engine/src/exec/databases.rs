@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray};
 use chrono::Utc;
+use futures::future::BoxFuture;
 use lancegate_auth::Object;
 use lancegate_catalog::{Database, Namespace, ObjectChange, Properties};
 
@@ -106,22 +107,24 @@ async fn drop_database(engine: &Engine, session: &Session, name: &str, cascade: 
 
 /// Drops what is in the schemas, and then the schemas. Whoever stops it in between finds the rest as it was, and may
 /// drop it again.
-async fn drop_schemas(
-    engine: &Engine,
-    session: &mut Session,
-    schemas: &[(String, Vec<String>)],
-    contents: &Contents,
-) -> Result<()> {
+fn drop_schemas<'a>(
+    engine: &'a Engine,
+    session: &'a mut Session,
+    schemas: &'a [(String, Vec<String>)],
+    contents: &'a Contents,
+) -> BoxFuture<'a, Result<()>> {
     let Contents { relations, functions, secrets } = contents;
-    tables::drop_with(engine, session, &[], relations).await?;
-    for (name, version) in functions {
-        engine.catalog().drop_function(name.clone(), *version, crate::clock::now()).await?;
-    }
-    let secrets = secrets.iter().cloned().map(ObjectChange::DropSecret);
-    let schemas = schemas
-        .iter()
-        .map(|(database, path)| ObjectChange::DropNamespace { database: database.clone(), path: path.clone() });
-    Ok(engine.catalog().apply(secrets.chain(schemas).collect()).await?)
+    Box::pin(async move {
+        tables::drop_with(engine, session, &[], relations).await?;
+        for (name, version) in functions {
+            engine.catalog().drop_function(name.clone(), *version, crate::clock::now()).await?;
+        }
+        let secrets = secrets.iter().cloned().map(ObjectChange::DropSecret);
+        let schemas = schemas
+            .iter()
+            .map(|(database, path)| ObjectChange::DropNamespace { database: database.clone(), path: path.clone() });
+        Ok(engine.catalog().apply(secrets.chain(schemas).collect()).await?)
+    })
 }
 
 async fn create_schema(

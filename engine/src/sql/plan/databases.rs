@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use futures::future::BoxFuture;
 use lancegate_catalog::{Properties, SecretName, Table, TableName};
 use lancegate_sql::ast::{DropBehavior, Property, Statement};
 
@@ -189,20 +190,23 @@ impl Planner {
         Ok(all)
     }
 
-    async fn contents(&self, schemas: &[(String, Vec<String>)]) -> Result<Contents> {
-        let mut contents = Contents::default();
-        let catalog = self.engine.catalog();
-        for (database, path) in schemas {
-            contents.relations.extend(catalog.tables(database, Some(path)).await?);
-            let functions = catalog.functions(database).await?.into_iter();
-            let inside = functions.filter(|function| function.name.namespace == *path);
-            contents.functions.extend(inside.map(|function| (function.name, function.version)));
-            let secrets = catalog.secrets(Some(database)).await?.into_iter().map(|secret| secret.name);
-            contents.secrets.extend(secrets.filter(|name| name.namespace == *path));
-        }
-        let dependents = self.dependents(&contents.relations, Some(DropBehavior::Cascade)).await?;
-        contents.relations.extend(dependents);
-        Ok(contents)
+    /// Returns what is in schemas. Boxed: what follows views is deep, and the compiler would go through it for each caller.
+    fn contents<'a>(&'a self, schemas: &'a [(String, Vec<String>)]) -> BoxFuture<'a, Result<Contents>> {
+        Box::pin(async move {
+            let mut contents = Contents::default();
+            let catalog = self.engine.catalog();
+            for (database, path) in schemas {
+                contents.relations.extend(catalog.tables(database, Some(path)).await?);
+                let functions = catalog.functions(database).await?.into_iter();
+                let inside = functions.filter(|function| function.name.namespace == *path);
+                contents.functions.extend(inside.map(|function| (function.name, function.version)));
+                let secrets = catalog.secrets(Some(database)).await?.into_iter().map(|secret| secret.name);
+                contents.secrets.extend(secrets.filter(|name| name.namespace == *path));
+            }
+            let dependents = self.dependents(&contents.relations, Some(DropBehavior::Cascade)).await?;
+            contents.relations.extend(dependents);
+            Ok(contents)
+        })
     }
 
     async fn existing_ancestor(&self, database: &str, path: &[String]) -> Result<Vec<String>> {
