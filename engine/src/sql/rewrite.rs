@@ -127,6 +127,7 @@ impl VisitorMut for Postgres {
                     *expr = call(name);
                 }
             }
+            Expr::UnaryOp { op: native::UnaryOperator::Minus, expr: operand } => intervals::set_apart(operand),
             Expr::Interval(interval) => {
                 if let Some(cast) = intervals::as_cast(interval) {
                     *expr = cast;

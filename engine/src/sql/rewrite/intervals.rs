@@ -1,4 +1,5 @@
-//! Interval literals that DataFusion does not read: `interval '1 day 02:00:00'`, `'P1Y2M'`.
+//! Interval literals that DataFusion does not read, or reads otherwise: `interval '1 day 02:00:00'`, `'P1Y2M'`,
+//! `-interval '1 day 2 hours'`.
 
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use sqlparser::ast::{CastKind, DataType, Expr, Interval, Value};
@@ -25,4 +26,12 @@ pub(super) fn as_cast(interval: &Interval) -> Option<Expr> {
         array: false,
         format: None,
     })
+}
+
+/// Makes a minus sign that of the whole interval: DataFusion puts it before the text, whose first part it then is.
+pub(super) fn set_apart(operand: &mut Box<Expr>) {
+    if matches!(operand.as_ref(), Expr::Interval(_)) {
+        let interval = std::mem::replace(operand.as_mut(), Expr::Value(Value::Null.with_empty_span()));
+        **operand = Expr::Nested(Box::new(interval));
+    }
 }
