@@ -94,17 +94,19 @@ impl Known {
 
     fn entry(&self, name: &str) -> Result<&Entry> {
         let parts = super::of_privileges::name_parts(name)?;
+        let of = |schema: &String, name: &String| -> Vec<&Entry> {
+            self.sequences.iter().filter(|entry| entry.schema == *schema && entry.name == *name).collect()
+        };
         let found = match parts.as_slice() {
-            [name] => {
-                let of = |schema: &String| {
-                    self.sequences.iter().find(|entry| entry.schema == *schema && entry.name == *name)
-                };
-                self.path.iter().find_map(of)
-            }
-            [schema, name] => self.sequences.iter().find(|entry| entry.schema == *schema && entry.name == *name),
+            [name] => self.path.iter().map(|schema| of(schema, name)).find(|found| !found.is_empty()),
+            [schema, name] => Some(of(schema, name)),
             _ => None,
         };
-        found.ok_or_else(|| {
+        let found = found.unwrap_or_default();
+        if let [one, other, ..] = found.as_slice() {
+            return Err(ambiguous(name, one, other));
+        }
+        found.into_iter().next().ok_or_else(|| {
             SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
                 .detail("A sequence is that of a serial or identity column.")
         })
@@ -147,6 +149,15 @@ impl Known {
         sequence.set(value, is_called).await?;
         Ok(value)
     }
+}
+
+/// Returns the error for a name that two columns make: `a_b.c` and `a.b_c`. One of them
+/// would get numbers that it has had.
+fn ambiguous(name: &str, one: &Entry, other: &Entry) -> SqlError {
+    let of = |entry: &Entry| format!("column \"{}\" of table \"{}\"", entry.field.name(), entry.table.name.name);
+    SqlError::new(SqlState::AMBIGUOUS_OBJECT, format!("sequence name \"{name}\" is ambiguous"))
+        .detail(format!("It is that of {} and of {}.", of(one), of(other)))
+        .hint("Rename one of the tables or columns.")
 }
 
 fn not_yet(what: &str) -> SqlError {
