@@ -82,7 +82,7 @@ impl Planner {
             let column = column::of(column)?;
             let name = column.field.name().clone();
             if column.is_key {
-                keys.push(vec![name.clone()]);
+                keys.push(Key { name: column.key_name.clone(), columns: vec![name.clone()] });
             }
             if let Some(text) = defaults::default_of(&column.field) {
                 self.ensure_default(&column.field, text).await?;
@@ -97,8 +97,9 @@ impl Planner {
         if fields.is_empty() {
             return Err(SqlError::not_supported("tables must have at least one stored column"));
         }
-        let primary_key = only_key(keys, &name.name)?;
-        let fields = with_key(fields, &primary_key)?;
+        let key = only_key(keys, &name.name)?;
+        let fields = with_key(fields, &key)?;
+        let primary_key = key.columns;
         if temporary.is_some() && !generated.is_empty() {
             return Err(SqlError::not_supported("computed columns of temporary tables are not supported"));
         }
@@ -211,11 +212,18 @@ pub(crate) fn ensure_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result
     Ok(())
 }
 
+/// A primary key that is declared.
+#[derive(Default)]
+struct Key {
+    name: Option<String>,
+    columns: Vec<String>,
+}
+
 /// Returns the primary keys of a list of constraints.
 ///
 /// # Errors
 /// 0A000 for any other constraint.
-fn primary_keys(constraints: &[TableConstraint]) -> Result<Vec<Vec<String>>> {
+fn primary_keys(constraints: &[TableConstraint]) -> Result<Vec<Key>> {
     let names = |constraint: &TableConstraint| {
         let TableConstraint::PrimaryKey(key) = constraint else {
             return Err(SqlError::not_supported(format!("table constraint {constraint} is not supported"))
@@ -225,7 +233,9 @@ fn primary_keys(constraints: &[TableConstraint]) -> Result<Vec<Vec<String>>> {
             Expr::Identifier(ident) => Ok(lancegate_sql::Ident::from_native(ident).into_string()),
             other => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{other} is no column of a primary key"))),
         };
-        key.columns.iter().map(name).collect()
+        let columns = key.columns.iter().map(name).collect::<Result<_>>()?;
+        let name = key.name.as_ref().map(|name| lancegate_sql::Ident::from_native(name).into_string());
+        Ok(Key { name, columns })
     };
     constraints.iter().map(names).collect()
 }
@@ -234,10 +244,10 @@ fn primary_keys(constraints: &[TableConstraint]) -> Result<Vec<Vec<String>>> {
 ///
 /// # Errors
 /// 42P16 for several.
-fn only_key(keys: Vec<Vec<String>>, table: &str) -> Result<Vec<String>> {
-    match <[Vec<String>; 1]>::try_from(keys) {
+fn only_key(keys: Vec<Key>, table: &str) -> Result<Key> {
+    match <[Key; 1]>::try_from(keys) {
         Ok([key]) => Ok(key),
-        Err(keys) if keys.is_empty() => Ok(Vec::new()),
+        Err(keys) if keys.is_empty() => Ok(Key::default()),
         Err(_) => {
             let message = format!("multiple primary keys for table \"{table}\" are not allowed");
             Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message))
@@ -249,7 +259,8 @@ fn only_key(keys: Vec<Vec<String>>, table: &str) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// 42703, 42701, 0A000 for a column that has parts.
-fn with_key(mut fields: Vec<Field>, columns: &[String]) -> Result<Vec<Field>> {
+fn with_key(mut fields: Vec<Field>, key: &Key) -> Result<Vec<Field>> {
+    let columns = &key.columns;
     for (index, name) in columns.iter().enumerate() {
         if columns[..index].contains(name) {
             let message = format!("column \"{name}\" appears twice in primary key constraint");
@@ -263,6 +274,9 @@ fn with_key(mut fields: Vec<Field>, columns: &[String]) -> Result<Vec<Field>> {
             return Err(SqlError::not_supported(format!("column \"{name}\" cannot be part of a primary key")));
         }
         *field = key::part(field, index + 1);
+        if let Some(name) = key.name.as_ref().filter(|_| index == 0) {
+            *field = key::named(field, name);
+        }
     }
     Ok(fields)
 }

@@ -4,6 +4,7 @@
 use arrow::array::RecordBatch;
 
 use crate::error::Result;
+use crate::storage::key;
 use crate::system::objects::{Kind, Objects, RelationRow, boolean, int, null, relation, small, smalls, text};
 
 const CONSTRAINT: &[(&str, Kind)] = &[
@@ -73,7 +74,7 @@ pub(super) fn pg_constraint(objects: &Objects) -> Result<RecordBatch> {
     relation(CONSTRAINT, rows.collect())
 }
 
-/// Returns the name of a table's primary key, as PostgreSQL makes it.
+/// Returns the name of a table's primary key.
 pub(crate) fn key_name(row: &RelationRow) -> String {
-    format!("{}_pkey", row.record.name.name)
+    key::name(row.columns.iter().map(|field| field.metadata()), &row.record.name.name)
 }

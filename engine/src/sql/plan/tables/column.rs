@@ -18,6 +18,8 @@ pub(in crate::sql::plan) struct Column {
     pub(super) generated: Option<String>,
     /// Whether it is the primary key.
     pub(super) is_key: bool,
+    /// What the key is called, if that is said.
+    pub(super) key_name: Option<String>,
     /// What its numbers begin with, unless with 1.
     pub(super) start: Option<i64>,
 }
@@ -37,6 +39,9 @@ pub(in crate::sql::plan) fn of(column: &ColumnDef) -> Result<Column> {
     let mut declared = Declared { numbering: serial.map(|_| Numbering::Serial), ..Declared::default() };
     for option in &column.options {
         declared.take(&name, &option.option)?;
+        if matches!(option.option, ColumnOption::PrimaryKey(_)) {
+            declared.key_name = option.name.as_ref().map(|name| Ident::from_native(name).into_string());
+        }
     }
     let mut field = field.with_nullable(declared.nullable.unwrap_or(true));
     if let Some(text) = &declared.default {
@@ -55,7 +60,8 @@ pub(in crate::sql::plan) fn of(column: &ColumnDef) -> Result<Column> {
         }
         field = defaults::numbered(field, numbering);
     }
-    Ok(Column { field, generated: declared.generated, is_key: declared.is_key, start: declared.start })
+    let Declared { generated, is_key, key_name, start, .. } = declared;
+    Ok(Column { field, generated, is_key, key_name, start })
 }
 
 #[derive(Default)]
@@ -66,6 +72,7 @@ struct Declared {
     numbering: Option<Numbering>,
     start: Option<i64>,
     is_key: bool,
+    key_name: Option<String>,
 }
 
 impl Declared {
