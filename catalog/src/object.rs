@@ -206,6 +206,15 @@ pub enum ObjectChange {
         /// The number.
         next: i64,
     },
+    /// Gives the sequence of a numbered column to the field that is in its place.
+    MoveSequence {
+        /// The table.
+        table: TableId,
+        /// The field that had it.
+        from: i32,
+        /// The field that has it from now on.
+        to: i32,
+    },
     /// Adds a secret.
     CreateSecret(SecretRecord),
     /// Removes a secret and the grants on it.

@@ -16,7 +16,7 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::scalar::ScalarValue;
 use lancegate_auth::Privilege;
-use lancegate_catalog::Catalog;
+use lancegate_catalog::{Catalog, Table};
 use lancegate_sql::{Limits, Statement};
 
 use crate::activity::Activity;
@@ -30,6 +30,7 @@ use crate::session::{Session, StatementContext, TransactionStatus};
 use crate::sql::authorize::{self, Authorized};
 use crate::sql::functions;
 use crate::sql::plan::copy::CopyPlan;
+use crate::sql::plan::indexes::IndexPlan;
 use crate::sql::plan::query::one_row;
 use crate::sql::plan::session::session_statements;
 use crate::sql::plan::versions::VersionAnswer;
@@ -56,6 +57,7 @@ pub(crate) mod listing;
 pub(crate) mod materialized;
 pub(crate) mod merge;
 pub(crate) mod numbers;
+mod places;
 pub mod python;
 pub(crate) mod query;
 pub mod refresh;
@@ -68,7 +70,7 @@ pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod tables;
 mod temp;
-mod turns;
+pub(crate) mod turns;
 pub(crate) mod users;
 pub(crate) mod versions;
 pub(crate) mod views;
@@ -176,6 +178,7 @@ pub(in crate::exec) struct Inner {
     state: SessionState,
     static_tables: StaticTables,
     turns: turns::Turns,
+    places: places::Places,
     activity: Arc<Activity>,
 }
 
@@ -200,6 +203,7 @@ impl Engine {
             state,
             static_tables,
             turns: turns::Turns::default(),
+            places: places::Places::default(),
             activity: Arc::default(),
         });
         inner.parts.jobs.attach(Arc::new(materialized::refresh::Refresher(Arc::downgrade(&inner))));
@@ -214,6 +218,11 @@ impl Engine {
     /// Returns a claim on the memory that all queries share, still of nothing.
     pub fn memory(&self, what: &str) -> MemoryReservation {
         MemoryConsumer::new(what).register(&self.inner.state.runtime_env().memory_pool)
+    }
+
+    /// Returns the folders that somebody has taken.
+    pub(in crate::exec) fn places(&self) -> &places::Places {
+        &self.inner.places
     }
 
     /// Returns the open sessions.
@@ -386,6 +395,19 @@ impl Engine {
         ctx: &StatementContext,
     ) -> Result<Outcome> {
         ensure_runnable(session, plan)?;
+        match self.dispatch(session, plan, parameters, ctx).await {
+            Err(error) => Err(self.failed_on(&written(plan), error).await),
+            done => done,
+        }
+    }
+
+    async fn dispatch(
+        &self,
+        session: &mut Session,
+        plan: &Authorized<Plan>,
+        parameters: Vec<ScalarValue>,
+        ctx: &StatementContext,
+    ) -> Result<Outcome> {
         // Boxed, because the futures of all statements together are large.
         match &**plan {
             Plan::Query(query) => Box::pin(query::select(self, session, query, parameters, ctx)).await,
@@ -400,7 +422,7 @@ impl Engine {
             Plan::CreateTable(create) => Box::pin(tables::create(self, session, create)).await,
             Plan::CreateTableAs(create) => Box::pin(tables::create_as(self, session, create, parameters, ctx)).await,
             Plan::DropTable(drop) => Box::pin(tables::drop(self, session, drop)).await,
-            Plan::AlterTable(alter) => Box::pin(alter::alter(self, session, alter)).await,
+            Plan::AlterTable(alter) => Box::pin(alter::alter(self, session, alter, ctx)).await,
             Plan::RenameView(rename) => Box::pin(views::rename(self, session, rename)).await,
             Plan::CreateView(create) => Box::pin(views::create(self, session, create)).await,
             Plan::DropView(drop) => Box::pin(views::drop(self, session, drop)).await,
@@ -455,7 +477,10 @@ impl Engine {
     ) -> Result<Outcome> {
         ensure_runnable(session, plan)?;
         match &**plan {
-            Plan::Copy(copy) => Box::pin(copy::copy_from(self, session, copy, inputs, ctx)).await,
+            Plan::Copy(copy) => match Box::pin(copy::copy_from(self, session, copy, inputs, ctx)).await {
+                Err(error) => Err(self.failed_on(&written(plan), error).await),
+                done => done,
+            },
             _ => Err(SqlError::internal("only COPY FROM takes data")),
         }
     }
@@ -483,6 +508,29 @@ impl Engine {
         let grants = self.catalog().grants().await?;
         let requirement = lancegate_auth::Requirement::new(privilege, object);
         Ok(lancegate_auth::decide(principal, &grants, &requirement).allowed())
+    }
+}
+
+/// Returns the tables that a statement commits to. One that a DROP has come before fails for
+/// that reason, whatever it has met.
+fn written(plan: &Plan) -> Vec<&Table> {
+    match plan {
+        Plan::Insert(plan) => vec![&plan.table.record],
+        Plan::Update(plan) => vec![&plan.table.record],
+        Plan::Delete(plan) => vec![&plan.table.record],
+        Plan::Merge(plan) => vec![&plan.table.record],
+        Plan::Truncate(plan) => plan.tables.iter().map(|table| &table.record).collect(),
+        Plan::AlterTable(plan) => plan.table.iter().map(|table| &table.record).collect(),
+        Plan::Version(plan) => vec![&plan.table.record],
+        Plan::Copy(plan) => match &**plan {
+            CopyPlan::From { table, .. } => vec![&table.record],
+            CopyPlan::To { .. } => Vec::new(),
+        },
+        Plan::Index(plan) => match &**plan {
+            IndexPlan::Create(plan) => vec![&plan.table.record],
+            IndexPlan::Drop(_) | IndexPlan::List(_) | IndexPlan::Prewarm { .. } => Vec::new(),
+        },
+        _ => Vec::new(),
     }
 }
 

@@ -33,7 +33,7 @@ mod active;
 #[cfg(feature = "failpoints")]
 pub(crate) use self::active::is_variable;
 #[cfg(feature = "failpoints")]
-pub use self::active::{LOGIN_PLACES, PLACES, reach};
+pub use self::active::{LOGIN_PLACES, PLACES, WRITE_PLACES, reach};
 
 /// Does nothing: the feature is off.
 #[cfg(not(feature = "failpoints"))]

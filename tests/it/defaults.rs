@@ -183,3 +183,112 @@ async fn numbers_are_never_given_twice_and_outlive_the_gateway() {
     assert!(error(&ann, "SELECT nextval('t_id_seq')").await.starts_with("42501: permission denied for sequence"));
     assert!(error(&ann, "SELECT setval('t_id_seq', 1)").await.starts_with("42501: permission denied for sequence"));
 }
+
+#[tokio::test]
+async fn another_type_keeps_default_numbers_and_key() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id serial PRIMARY KEY, k int DEFAULT 3 NOT NULL, v text)").await;
+    run(&client, "INSERT INTO t (v) VALUES ('a'), ('b')").await;
+    run(&client, "ALTER TABLE t ALTER COLUMN k TYPE bigint; ALTER TABLE t ALTER COLUMN id TYPE bigint").await;
+    assert_eq!(rows(&client, "INSERT INTO t (v) VALUES ('c') RETURNING id, k").await, ["3|3"]);
+    assert_eq!(rows(&client, "SELECT conname FROM pg_constraint WHERE conrelid = 't'::regclass").await, ["t_pkey"]);
+    assert_eq!(rows(&client, "SELECT pg_get_serial_sequence('t', 'id')").await, ["public.t_id_seq"]);
+    assert_eq!(affected(&client, "INSERT INTO t (id, v) VALUES (1, 'x') ON CONFLICT DO NOTHING").await, 0);
+    assert!(error(&client, "INSERT INTO t (k) VALUES (NULL)").await.starts_with("23502: "));
+    // A number that was set stays set, and the greatest is that of the new type.
+    run(&client, "SELECT setval('t_id_seq', 3000000000)").await;
+    assert_eq!(rows(&client, "INSERT INTO t (v) VALUES ('d') RETURNING id").await, ["3000000001"]);
+    // Several changes of one column in one statement are of the column as it becomes.
+    run(
+        &client,
+        "ALTER TABLE t ALTER COLUMN k DROP DEFAULT, ALTER COLUMN k TYPE smallint, ALTER COLUMN k SET DEFAULT 7",
+    )
+    .await;
+    assert_eq!(rows(&client, "INSERT INTO t (v) VALUES ('e') RETURNING k").await, ["7"]);
+    run(&client, "CREATE TABLE two (a int, b int, PRIMARY KEY (a, b))").await;
+    for (statement, expected) in [
+        ("ALTER TABLE t ALTER COLUMN id TYPE text", "22023: identity column type must be smallint, integer, or bigint"),
+        ("ALTER TABLE two ALTER COLUMN a TYPE bigint", "0A000: cannot alter type of column \"a\""),
+    ] {
+        let refused = error(&client, statement).await;
+        assert!(refused.starts_with(expected), "{statement}: {refused}");
+    }
+    assert_eq!(rows(&client, "SELECT k FROM t WHERE v = 'e'").await, ["7"]);
+}
+
+#[tokio::test]
+async fn an_alter_that_data_refuses_has_changed_nothing() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, NULL), (2, 2)").await;
+    for statement in [
+        "ALTER TABLE t ADD PRIMARY KEY (a, b)",
+        "ALTER TABLE t ADD COLUMN z int, ALTER COLUMN b SET NOT NULL",
+        "ALTER TABLE t ADD COLUMN z int NOT NULL DEFAULT NULL",
+        "ALTER TABLE t ALTER COLUMN a SET NOT NULL, ALTER COLUMN b SET NOT NULL",
+    ] {
+        let refused = error(&client, statement).await;
+        assert!(refused.starts_with("23502: "), "{statement}: {refused}");
+        let columns =
+            "SELECT column_name, is_nullable FROM information_schema.columns WHERE table_name = 't' ORDER BY 1";
+        assert_eq!(rows(&client, columns).await, ["a|YES", "b|YES"], "{statement}");
+    }
+    run(&client, "INSERT INTO t VALUES (NULL, 1)").await;
+    // A column of the same name that the statement makes itself holds no NULL.
+    run(&client, "ALTER TABLE t DROP COLUMN b, ADD COLUMN b int NOT NULL DEFAULT 4").await;
+    assert_eq!(rows(&client, "SELECT DISTINCT b FROM t").await, ["4"]);
+}
+
+#[tokio::test]
+async fn a_numbered_column_that_is_set_to_default_draws() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id serial, n bigint GENERATED ALWAYS AS IDENTITY (START WITH 10), v text)").await;
+    run(&client, "INSERT INTO t (v) VALUES ('a'), ('b')").await;
+    assert_eq!(rows(&client, "UPDATE t SET id = DEFAULT WHERE v = 'a' RETURNING id, n").await, ["3|10"]);
+    let mut drawn = rows(&client, "UPDATE t SET id = DEFAULT, n = DEFAULT RETURNING id, n").await;
+    drawn.sort();
+    assert_eq!(drawn, ["4|12", "5|13"]);
+    let merge = "MERGE INTO t USING (VALUES ('a')) AS s(v) ON t.v = s.v WHEN MATCHED THEN UPDATE SET n = DEFAULT";
+    assert_eq!(affected(&client, merge).await, 1);
+    run(&client, "INSERT INTO t (v) VALUES ('b') ON CONFLICT (v) DO UPDATE SET id = DEFAULT").await;
+    assert_eq!(
+        rows(&client, "SELECT count(*), count(DISTINCT id), count(DISTINCT n), max(n) FROM t").await,
+        ["2|2|2|14"]
+    );
+    assert!(error(&client, "UPDATE t SET n = 7").await.starts_with("428C9: "));
+}
+
+#[tokio::test]
+async fn a_sequence_name_that_two_columns_make_is_nobodys() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE a_b (c serial); CREATE TABLE a (b_c serial)").await;
+    for call in ["setval('a_b_c_seq', 500)", "nextval('public.a_b_c_seq')", "currval('a_b_c_seq')"] {
+        let refused = error(&client, &format!("SELECT {call}")).await;
+        assert!(refused.starts_with("42725: sequence name \"a_b_c_seq\" is ambiguous"), "{refused}");
+    }
+    run(&client, "ALTER TABLE a RENAME TO z").await;
+    assert_eq!(rows(&client, "SELECT setval('a_b_c_seq', 500)").await, ["500"]);
+    assert_eq!(rows(&client, "INSERT INTO a_b VALUES (DEFAULT) RETURNING c").await, ["501"]);
+    assert_eq!(rows(&client, "INSERT INTO z VALUES (DEFAULT) RETURNING b_c").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_primary_key_has_the_name_that_it_was_given() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (a int, b int, v text, CONSTRAINT pk PRIMARY KEY (a, b))").await;
+    run(&client, "CREATE TABLE u (a int CONSTRAINT \"The Key\" PRIMARY KEY, v text)").await;
+    run(&client, "INSERT INTO t VALUES (1, 2, 'x'); INSERT INTO u VALUES (1, 'x')").await;
+    run(&client, "ALTER TABLE t RENAME TO w; ALTER TABLE u ALTER COLUMN a TYPE bigint").await;
+    let upsert = "INSERT INTO w VALUES (1, 2, 'y') ON CONFLICT ON CONSTRAINT pk DO UPDATE SET v = excluded.v";
+    assert_eq!(affected(&client, upsert).await, 1);
+    let upsert = "INSERT INTO u VALUES (1, 'y') ON CONFLICT ON CONSTRAINT \"The Key\" DO UPDATE SET v = excluded.v";
+    assert_eq!(affected(&client, upsert).await, 1);
+    assert_eq!(rows(&client, "SELECT v FROM w UNION ALL SELECT v FROM u").await, ["y", "y"]);
+    assert_eq!(rows(&client, "SELECT conname FROM pg_constraint ORDER BY 1").await, ["The Key", "pk"]);
+    let refused = error(&client, "INSERT INTO w VALUES (1, 2, 'y') ON CONFLICT ON CONSTRAINT w_pkey DO NOTHING").await;
+    assert!(refused.starts_with("42704: constraint \"w_pkey\" for table \"w\" does not exist"), "{refused}");
+}

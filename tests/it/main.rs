@@ -47,6 +47,8 @@ mod nested;
 mod openapi;
 mod privileges;
 mod query;
+#[cfg(feature = "failpoints")]
+mod races;
 mod refresh;
 mod registry;
 mod rest;

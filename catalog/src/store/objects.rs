@@ -5,6 +5,7 @@
 
 pub(super) mod apply;
 
+use lancegate_auth::{Grant, Privilege, Subject};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
@@ -79,20 +80,24 @@ impl Catalog {
         self.apply(vec![ObjectChange::DropTable { id }]).await
     }
 
-    /// Records a table that was found in storage, unless its name is taken.
+    /// Records a table that was found in storage, and its owner, unless its name is taken.
     /// Returns what the name stands for, and whether it is new.
     ///
     /// # Errors
     ///
     /// [`NotFound`](crate::CatalogError::NotFound) for the database or namespace,
     /// [`InvalidName`](crate::CatalogError::InvalidName).
-    pub async fn adopt_table(&self, table: Table) -> Result<(Table, bool)> {
+    pub async fn adopt_table(&self, table: Table, owner: Option<Subject>) -> Result<(Table, bool)> {
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 if let Some(existing) = find_table(tx.connection(), &table.name).await? {
                     return Ok((existing, false));
                 }
                 apply::apply(tx, ObjectChange::CreateTable(table.clone())).await?;
+                if let Some(subject) = owner {
+                    let grant = Grant { subject, privilege: Privilege::Ownership, object: table.object() };
+                    apply::apply(tx, ObjectChange::Grant(grant)).await?;
+                }
                 Ok((table, true))
             })
         })

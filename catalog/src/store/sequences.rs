@@ -1,7 +1,7 @@
 //! The sequences of serial and identity columns: the number that comes next.
 //!
 //! A sequence belongs to a field of a table, so it stays when the column or the table is
-//! renamed, and goes with the table. Numbers are never given out twice, also after power
+//! renamed, is given on when the column gets another type, and goes with the table. Numbers are never given out twice, also after power
 //! loss; one that was drawn and not used is a gap, as in PostgreSQL.
 
 use sqlx::Row;
@@ -65,6 +65,17 @@ const SET: &str = "INSERT INTO sequences (table_id, field_id, next_number) VALUE
 /// Makes `next` the number that is drawn next.
 pub(super) async fn set(tx: &mut Tx, table: TableId, field: i32, next: i64) -> Result<()> {
     put(tx, SET, table, field, next).await
+}
+
+/// Gives the sequence of a field to another. What the store does not know it does not give.
+pub(super) async fn give(tx: &mut Tx, table: TableId, from: i32, to: i32) -> Result<()> {
+    sqlx::query("UPDATE OR REPLACE sequences SET field_id = $3 WHERE table_id = $1 AND field_id = $2")
+        .bind(table.to_string())
+        .bind(from)
+        .bind(to)
+        .execute(tx.connection())
+        .await?;
+    Ok(())
 }
 
 async fn put(tx: &mut Tx, statement: &'static str, table: TableId, field: i32, next: i64) -> Result<()> {

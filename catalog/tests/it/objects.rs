@@ -126,10 +126,13 @@ async fn what_is_recorded_about_a_table_changes_field_by_field() {
 async fn a_found_table_is_adopted_once() {
     let store = with_database().await;
     let found = table("docs");
-    let (adopted, new) = store.catalog.adopt_table(found.clone()).await.unwrap();
+    let ann: lancegate_auth::Subject = "P:ann".parse().unwrap();
+    let (adopted, new) = store.catalog.adopt_table(found.clone(), Some(ann.clone())).await.unwrap();
     assert_eq!((&adopted, new), (&found, true));
-    let (adopted, new) = store.catalog.adopt_table(table("docs")).await.unwrap();
-    assert_eq!((adopted, new), (found, false));
+    let (adopted, new) = store.catalog.adopt_table(table("docs"), None).await.unwrap();
+    assert_eq!((&adopted, new), (&found, false));
+    let grants = store.catalog.grants().await.unwrap();
+    assert_eq!(grants.owner_of(&found.object()), Some(&ann), "never a table without its owner");
 }
 
 #[tokio::test]

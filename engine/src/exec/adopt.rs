@@ -96,18 +96,32 @@ pub(crate) async fn one(engine: &Engine, name: &TableName) -> Result<Option<Tabl
         return Ok(engine.catalog().table(name).await?);
     }
     let location = below(&database.location, &format!("{}.lance", name.name));
-    if leads_out(engine, &location) || !is_table(engine, &location).await? || is_marked(engine, &location).await? {
+    if leads_out(engine, &location) || !is_table(engine, &location).await? {
+        return Ok(None);
+    }
+    adopt(engine, name.clone(), location).await
+}
+
+/// Records a table that is at a location under its name, unless it is another's, somebody
+/// is making or deleting it, or it is none.
+async fn adopt(engine: &Engine, name: TableName, location: String) -> Result<Option<Table>> {
+    let _adopting = engine.places().adopting.lock().await;
+    if let Some(table) = engine.catalog().table(&name).await? {
+        return Ok(Some(table));
+    }
+    let Some(_place) = engine.places().take(&location) else { return Ok(None) };
+    if !is_table(engine, &location).await? || is_marked(engine, &location).await? {
         return Ok(None);
     }
     let tables = engine.catalog().tables(&name.database, None).await?;
     if tables.iter().any(|table| table.location == location) {
         return Ok(None);
     }
-    adopt(engine, name.clone(), location).await.map(Some)
+    record(engine, name, location).await.map(Some)
 }
 
 /// Records a table under its name, owned by the owner of its database.
-async fn adopt(engine: &Engine, name: TableName, location: String) -> Result<Table> {
+async fn record(engine: &Engine, name: TableName, location: String) -> Result<Table> {
     let grants = engine.catalog().grants().await?;
     let owner = grants.owner_of(&Object::Database(name.database.clone())).cloned();
     let now = Utc::now();
@@ -124,10 +138,8 @@ async fn adopt(engine: &Engine, name: TableName, location: String) -> Result<Tab
         },
         created_at: now,
     };
-    let (table, new) = engine.catalog().adopt_table(table).await?;
-    if new && let Some(subject) = owner {
-        let grant = Grant { subject, privilege: Privilege::Ownership, object: table.object() };
-        engine.catalog().grant(grant).await?;
+    let (table, new) = engine.catalog().adopt_table(table, owner).await?;
+    if new {
         tracing::info!(table = %table.name, "adopted a table found in storage");
     }
     Ok(table)
@@ -149,26 +161,65 @@ async fn adopt_namespace(engine: &Engine, database: &str, path: Vec<String>) -> 
     Ok(engine.catalog().apply(changes).await?)
 }
 
-/// Deletes folders that were marked before a crash and belong to no table.
+/// Deletes folders that belong to no table: those that were marked before a crash, and
+/// those that only this software makes and in which there is no version to read.
 async fn sweep(engine: &Engine, database: &Database) -> Result<()> {
     let known: HashSet<String> =
         engine.catalog().tables(&database.name, None).await?.into_iter().map(|table| table.location).collect();
     for folder in folders(engine, &database.location).await? {
         let location = below(&database.location, &folder);
-        if !folder.ends_with(".lance") || !is_marked(engine, &location).await? {
+        if !folder.ends_with(".lance") {
             continue;
         }
-        if known.contains(&location) {
-            let (store, path) = resolve(engine, &location).await?;
-            store.delete(&path.join(DROPPED_MARK)).await.map_err(StorageError::from)?;
-        } else {
-            delete_files(engine, &location).await?;
+        match (is_marked(engine, &location).await?, known.contains(&location)) {
+            (true, true) => unmark(engine, &location).await?,
+            (true, false) => delete_files(engine, &location).await?,
+            // One with versions may be a table whose record an older copy of the metadata
+            // store does not have.
+            (false, false) if is_unique(&folder) && !is_table(engine, &location).await? => {
+                delete_files(engine, &location).await?;
+            }
+            (false, _) => {}
         }
     }
     Ok(())
 }
 
-/// Marks the folder of a table whose name is about to go.
+/// Returns the name of a folder that nothing else can have.
+pub(super) fn unique(file: &str) -> String {
+    format!("{file}${}.lance", ulid::Ulid::new().to_string().to_lowercase())
+}
+
+/// Returns whether a folder has a name that [`unique`] made.
+fn is_unique(folder: &str) -> bool {
+    let id = folder.strip_suffix(".lance").and_then(|name| name.rsplit_once('$')).map(|(_, id)| id);
+    id.is_some_and(|id| id.len() == ulid::ULID_LEN && ulid::Ulid::from_string(id).is_ok())
+}
+
+/// Marks what a statement has written into the folder of a table that was dropped
+/// meanwhile: the next start deletes it. Not at once, because the place may be another
+/// table's by then, whose mark a start removes.
+pub(super) async fn mark_leavings(engine: &Engine, table: &Table) {
+    if table.location.is_empty() {
+        return;
+    }
+    let Ok(known) = engine.catalog().tables(&table.name.database, None).await else { return };
+    let taken = known.iter().any(|known| known.location == table.location);
+    if !taken && occupied(engine, &table.location).await.is_ok_and(|occupied| occupied) {
+        mark_dropped(engine, &table.location).await;
+    }
+}
+
+/// Takes the mark from the folder of a table that has its name.
+///
+/// # Errors
+/// If the storage fails.
+pub(super) async fn unmark(engine: &Engine, location: &str) -> Result<()> {
+    let (store, path) = resolve(engine, location).await?;
+    Ok(store.delete(&path.join(DROPPED_MARK)).await.map_err(StorageError::from)?)
+}
+
+/// Marks the folder of a table whose name is about to go, or that has none yet.
 pub(super) async fn mark_dropped(engine: &Engine, location: &str) {
     let marked = async {
         let (store, path) = resolve(engine, location).await?;
@@ -180,12 +231,22 @@ pub(super) async fn mark_dropped(engine: &Engine, location: &str) {
     }
 }
 
-/// Deletes the folder of a table.
+/// Deletes the folder of a table, the mark last: what a crash or a failure leaves is still
+/// marked.
 ///
 /// # Errors
 /// If it cannot be deleted.
 pub(super) async fn delete_files(engine: &Engine, location: &str) -> Result<()> {
     let (store, path) = resolve(engine, location).await?;
+    if let Ok(inside) = store.list_with_delimiter(Some(&path)).await {
+        for folder in inside.common_prefixes {
+            store.remove_dir_all(folder).await.map_err(StorageError::from)?;
+        }
+        let files = inside.objects.into_iter().map(|file| file.location);
+        for file in files.filter(|file| file.filename() != Some(DROPPED_MARK)) {
+            store.delete(&file).await.map_err(StorageError::from)?;
+        }
+    }
     Ok(store.remove_dir_all(path).await.map_err(StorageError::from)?)
 }
 
@@ -261,4 +322,17 @@ async fn read_all(dataset: &lance::Dataset, columns: &[&str]) -> Result<Vec<arro
     scanner.project(columns).map_err(StorageError::from)?;
     let stream = scanner.try_into_stream().await.map_err(StorageError::from)?;
     Ok(stream.try_collect().await.map_err(StorageError::from)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_our_own_are_taken_for_them() {
+        assert!(is_unique(&unique("docs")) && is_unique(&unique("s$docs")));
+        for folder in ["docs.lance", "s$docs.lance", "docs$01k.lance", "492310e5_db$public$t1.lance", "docs$.lance"] {
+            assert!(!is_unique(folder), "{folder}");
+        }
+    }
 }

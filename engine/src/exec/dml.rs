@@ -20,6 +20,7 @@ use lance::dataset::{CommitBuilder, InsertBuilder, WriteMode, WriteParams};
 use crate::error::{Result, SqlError};
 use crate::exec::numbers::{Latest, Numbers};
 use crate::exec::returning::{self, Keeper};
+use crate::exec::turns::{self, Committer};
 use crate::exec::{Engine, Outcome, computed_fields, query, rewrite_rows, session};
 use crate::session::{Session, StatementContext};
 use crate::sql::plan::query::QueryPlan;
@@ -44,7 +45,8 @@ pub(super) async fn insert(
     let rows = query::rows(engine, &plan.source, parameters, ctx).await?;
     let keeper = Keeper::of(engine, plan.returning.as_ref());
     let keeping = (keeper.clone(), Some(&session.numbers));
-    let (count, _) = append_kept(engine, &plan.table, rows, keeping).await?;
+    let committer = Committer::new(engine, &plan.table.record);
+    let (count, _) = append_kept(&committer, &plan.table, rows, keeping).await?;
     session::wrote(session, &plan.table);
     returning::answer(keeper, engine, format!("INSERT 0 {count}"), ctx).await
 }
@@ -57,6 +59,15 @@ pub(crate) async fn append(engine: &Engine, table: &BoundTable, rows: SendableRe
     append_at(engine, table, rows).await.map(|(count, _)| count)
 }
 
+/// Appends rows to a table that has no name yet and returns how many.
+///
+/// # Errors
+/// As [`append`].
+pub(super) async fn append_first(engine: &Engine, table: &BoundTable, rows: SendableRecordBatchStream) -> Result<u64> {
+    let committer = Committer::unnamed(engine, &table.record);
+    append_kept(&committer, table, rows, (None, None)).await.map(|(count, _)| count)
+}
+
 /// Appends rows as [`append`] does and returns how many, and the version that has them.
 ///
 /// # Errors
@@ -66,15 +77,16 @@ pub(crate) async fn append_at(
     table: &BoundTable,
     rows: SendableRecordBatchStream,
 ) -> Result<(u64, u64)> {
-    append_kept(engine, table, rows, (None, None)).await
+    append_kept(&Committer::new(engine, &table.record), table, rows, (None, None)).await
 }
 
 async fn append_kept(
-    engine: &Engine,
+    committer: &Committer,
     table: &BoundTable,
     rows: SendableRecordBatchStream,
     (keeper, latest): (Option<Keeper>, Option<&Arc<Latest>>),
 ) -> Result<(u64, u64)> {
+    let engine = committer.engine();
     let rows = match Numbers::of(engine, table, latest)? {
         Some(numbers) => numbers.stream(rows),
         None => rows,
@@ -94,12 +106,11 @@ async fn append_kept(
         .await?;
     let count = counter.load(Ordering::Relaxed);
     let dataset = Arc::clone(&table.dataset);
-    let turn = engine.turn(table.record.id);
-    let gate = Arc::clone(&turn.gate).read_owned().await;
+    let share = committer.enter(&dataset).await?;
     let version = engine
         .runtime()
         .run_to_end(async move {
-            let _gate = gate;
+            let _share = share;
             if let Operation::Append { fragments } = &transaction.operation {
                 durable::sync_fragments(&dataset, fragments, &[]).await?;
             }
@@ -124,17 +135,22 @@ pub(super) async fn update(
     if plan.assigned.is_empty() {
         return returning::answer(keeper, engine, "UPDATE 0".to_owned(), ctx).await;
     }
+    let numbers = Numbers::of(engine, &plan.table, Some(&session.numbers))?.and_then(|all| all.only(&plan.drawn));
     let mut bound = plan.rows.clone();
     // The commit must be based on the very version that the rows were read at.
     let mut dataset = version_of(&bound)?;
     for attempt in 1..=ATTEMPTS_MAX {
         let rows = query::rows(engine, &bound, parameters.clone(), ctx).await?;
         let (pinned, assigned) = (Arc::clone(&dataset), plan.assigned.clone());
+        let rows = match &numbers {
+            Some(numbers) => numbers.clone().stream(rows),
+            None => rows,
+        };
         let (name, keeping) = (plan.table.name().to_owned(), keeper.clone());
-        let changed = engine
-            .runtime()
-            .run_to_end(async move { rewrite_rows::replace(pinned, (&name, keeping), rows, &assigned).await })
-            .await;
+        let committer = Committer::new(engine, &plan.table.record);
+        let changing =
+            async move { rewrite_rows::replace((&committer, pinned), (&name, keeping), rows, &assigned).await };
+        let changed = engine.runtime().run_to_end(changing).await;
         match changed {
             Ok(changed) => {
                 session.committed = changed.version;
@@ -172,8 +188,9 @@ pub(super) async fn delete(
     for attempt in 1..=ATTEMPTS_MAX {
         let rows = query::rows(engine, &bound, parameters.clone(), ctx).await?;
         let (pinned, keeping) = (Arc::clone(&dataset), keeper.clone());
-        let changed =
-            engine.runtime().run_to_end(async move { rewrite_rows::delete(pinned, rows, keeping).await }).await;
+        let committer = Committer::new(engine, &plan.table.record);
+        let changing = async move { rewrite_rows::delete((&committer, pinned), rows, keeping).await };
+        let changed = engine.runtime().run_to_end(changing).await;
         match changed {
             Ok(changed) => {
                 session.committed = changed.version;
@@ -210,8 +227,9 @@ pub(super) async fn truncate(
 pub(super) async fn delete_all(engine: &Engine, table: &BoundTable) -> Result<rewrite_rows::Changed> {
     let mut dataset = Arc::clone(&table.dataset);
     for attempt in 1..=ATTEMPTS_MAX {
-        let pinned = Arc::clone(&dataset);
-        let changed = engine.runtime().run_to_end(async move { rewrite_rows::delete_all(pinned).await }).await;
+        let (committer, pinned) = (Committer::new(engine, &table.record), Arc::clone(&dataset));
+        let changing = async move { rewrite_rows::delete_all(&committer, pinned).await };
+        let changed = engine.runtime().run_to_end(changing).await;
         match changed {
             Ok(changed) => return Ok(changed),
             Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
@@ -233,6 +251,10 @@ pub(super) async fn newest(engine: &Engine, table: &BoundTable) -> Result<Arc<Da
     Ok(Arc::new(head))
 }
 
+/// Binds a change again after a lost race.
+///
+/// # Errors
+/// As the statement itself; 40001 if it would have to be planned anew.
 pub(super) async fn again(
     engine: &Engine,
     table: &BoundTable,
@@ -244,7 +266,12 @@ pub(super) async fn again(
     tokio::time::sleep(std::time::Duration::from_millis(5) * attempt * attempt).await;
     let task = rebind.clone();
     let bound = engine.runtime().run(async move { task.bind().await }).await?;
-    Ok((version_of(&bound)?, bound))
+    let dataset = version_of(&bound)?;
+    // The rows consist of the columns that the statement was planned for.
+    if !rebind.gives_rows_of(&Schema::from(dataset.schema())) {
+        return Err(turns::altered());
+    }
+    Ok((dataset, bound))
 }
 
 pub(super) fn version_of(bound: &QueryPlan) -> Result<Arc<Dataset>> {

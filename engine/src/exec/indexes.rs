@@ -11,6 +11,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicr
 
 use crate::error::{Result, SqlError};
 use crate::exec::listing::like;
+use crate::exec::turns::Committer;
 use crate::exec::{Engine, Outcome, RowsTag, session};
 use crate::session::{NoticeSeverity, Session, StatementContext};
 use crate::sql::authorize::Authorized;
@@ -83,7 +84,12 @@ async fn create(
         let dataset = Arc::clone(&table.dataset);
         let building = engine.runtime().run(async move { index::build(dataset, &build).await.map_err(refused) });
         let built = cancellable(building, ctx).await?;
-        let committed = engine.runtime().run_to_end(async move { index::commit(built).await.map_err(SqlError::from) });
+        let committer = Committer::new(engine, &plan.table.record);
+        let base = Arc::clone(&table.dataset);
+        let committed = engine.runtime().run_to_end(async move {
+            let _share = committer.enter(&base).await?;
+            index::commit(built).await.map_err(SqlError::from)
+        });
         match committed.await {
             Ok(_) => {
                 session::wrote(session, &plan.table);
@@ -147,7 +153,11 @@ async fn drop_one(
     for attempt in 1..=ATTEMPTS_MAX {
         let dataset = newest(engine, session, table, branch).await?.dataset;
         let index = name.to_owned();
-        let removing = engine.runtime().run_to_end(async move { Ok(index::remove(&dataset, &index).await?) });
+        let committer = Committer::new(engine, &table.record);
+        let removing = engine.runtime().run_to_end(async move {
+            let _share = committer.enter(&dataset).await?;
+            Ok(index::remove(&dataset, &index).await?)
+        });
         match removing.await {
             Ok(Some(_)) => return Ok(()),
             Ok(None) => return Err(no_index(name)),

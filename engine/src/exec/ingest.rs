@@ -22,6 +22,7 @@ use lance_file::version::LanceFileVersion;
 use crate::error::{Result, SqlError};
 use crate::exec::filling::filled;
 use crate::exec::numbers::Numbers;
+use crate::exec::turns::Committer;
 use crate::exec::{Engine, dml, ensure_runnable, session as block, tables};
 use crate::session::{Session, StatementContext};
 use crate::sql::authorize::Authorized;
@@ -60,42 +61,54 @@ impl Engine {
         let Plan::Ingest(ingest) = &**plan else {
             return Err(SqlError::internal("only an ingest takes rows"));
         };
-        let rows = cancellable(rows, ctx.clone());
-        match &**ingest {
-            IngestPlan::New { name, schema } => {
-                let rows = conformed(rows, schema);
-                let written = tables::create_with(self, session, name, rows).await?;
-                Ok(Ingested { inserted: written.0, version: written.1, ..Ingested::default() })
-            }
-            IngestPlan::Kept(table) => {
-                // The client has sent them and waits for an answer.
-                drain(rows).await?;
-                let version = self.store().open(&table.location).await?.version_id();
-                Ok(Ingested { version, ..Ingested::default() })
-            }
-            IngestPlan::Append { table, filling } => {
-                let schema = taken(table, &rows.schema())?;
-                let rows = filled(conformed(rows, &schema), filling);
-                let (inserted, version) = dml::append_at(self, table, rows).await?;
-                block::wrote(session, table);
-                Ok(Ingested { inserted, version, ..Ingested::default() })
-            }
-            IngestPlan::Overwrite { table, schema } => {
-                let version = overwrite(self, table, conformed(rows, schema)).await?;
-                block::wrote(session, table);
-                Ok(Ingested { version, ..Ingested::default() })
-            }
-            IngestPlan::Merge { table, merge, filling } => {
-                let schema = taken(table, &rows.schema())?;
-                let rows = filled(conformed(rows, &schema), filling);
-                let rows = match Numbers::of(self, table, None)?.filter(|_| merge.insert_unmatched) {
-                    Some(numbers) => numbers.stream(rows),
-                    None => rows,
-                };
-                let merged = Box::pin(run_merge(self, table, merge, rows)).await?;
-                block::wrote(session, table);
-                Ok(merged)
-            }
+        let ingested = ingested(self, session, ingest, cancellable(rows, ctx.clone())).await;
+        match (ingested, ingest.written()) {
+            (Err(error), Some(table)) => Err(self.failed_on(&[table], error).await),
+            (ingested, _) => ingested,
+        }
+    }
+}
+
+async fn ingested(
+    engine: &Engine,
+    session: &mut Session,
+    ingest: &IngestPlan,
+    rows: SendableRecordBatchStream,
+) -> Result<Ingested> {
+    match ingest {
+        IngestPlan::New { name, schema } => {
+            let rows = conformed(rows, schema);
+            let written = tables::create_with(engine, session, name, rows).await?;
+            Ok(Ingested { inserted: written.0, version: written.1, ..Ingested::default() })
+        }
+        IngestPlan::Kept(table) => {
+            // The client has sent them and waits for an answer.
+            drain(rows).await?;
+            let version = engine.store().open(&table.location).await?.version_id();
+            Ok(Ingested { version, ..Ingested::default() })
+        }
+        IngestPlan::Append { table, filling } => {
+            let schema = taken(table, &rows.schema())?;
+            let rows = filled(conformed(rows, &schema), filling);
+            let (inserted, version) = dml::append_at(engine, table, rows).await?;
+            block::wrote(session, table);
+            Ok(Ingested { inserted, version, ..Ingested::default() })
+        }
+        IngestPlan::Overwrite { table, schema } => {
+            let version = overwrite(engine, table, conformed(rows, schema)).await?;
+            block::wrote(session, table);
+            Ok(Ingested { version, ..Ingested::default() })
+        }
+        IngestPlan::Merge { table, merge, filling } => {
+            let schema = taken(table, &rows.schema())?;
+            let rows = filled(conformed(rows, &schema), filling);
+            let rows = match Numbers::of(engine, table, None)?.filter(|_| merge.insert_unmatched) {
+                Some(numbers) => numbers.stream(rows),
+                None => rows,
+            };
+            let merged = Box::pin(run_merge(engine, table, merge, rows)).await?;
+            block::wrote(session, table);
+            Ok(merged)
         }
     }
 }
@@ -115,7 +128,12 @@ async fn overwrite(engine: &Engine, table: &BoundTable, rows: SendableRecordBatc
         Ok((dataset, transaction))
     };
     let (dataset, transaction) = engine.runtime().run(write).await?;
-    engine.runtime().run_to_end(async move { commit(dataset, transaction, None).await }).await
+    let share = Committer::new(engine, &table.record).enter(&dataset).await?;
+    let committing = async move {
+        let _share = share;
+        commit(dataset, transaction, None).await
+    };
+    engine.runtime().run_to_end(committing).await
 }
 
 async fn run_merge(
@@ -135,7 +153,12 @@ async fn run_merge(
     };
     let (dataset, merged) = engine.runtime().run(compute).await?;
     let UncommittedMergeInsert { transaction, affected_rows, stats, inserted_rows_filter: _ } = merged;
-    let version = engine.runtime().run_to_end(async move { commit(dataset, transaction, affected_rows).await }).await?;
+    let share = Committer::new(engine, &table.record).enter(&dataset).await?;
+    let committing = async move {
+        let _share = share;
+        commit(dataset, transaction, affected_rows).await
+    };
+    let version = engine.runtime().run_to_end(committing).await?;
     Ok(Ingested {
         version,
         inserted: stats.num_inserted_rows,

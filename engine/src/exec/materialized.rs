@@ -62,12 +62,15 @@ async fn create(
     if tables::exists(engine, session, &plan.record.name, plan.if_not_exists).await? {
         return Ok(Outcome::batch(Answer::created(name, "exists").created_batch()?, TAG));
     }
-    let location = tables::free_location(engine, &plan.record.name).await?;
+    let place = tables::free_location(engine, &plan.record.name).await?;
+    let location = place.location().to_owned();
     let record = Table { location: location.clone(), ..plan.record.clone() };
     let schema = ViewState::new(&plan.options).schema(&record, &plan.schema);
     let dataset = tables::write_empty(engine, &location, &schema).await?;
     durable::sync_commit(&dataset, None).await?;
     tables::name_record(engine, &session.principal, record.clone()).await?;
+    // It is taken again by whoever drops the view, which this statement may do itself.
+    std::mem::drop(place);
     block::created(session, &record.name);
     warn_of_options(engine, session, name, &plan.options);
     if !plan.with_data {

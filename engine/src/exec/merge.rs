@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 use crate::error::{Result, SqlError};
 use crate::exec::numbers::Numbers;
 use crate::exec::returning::{self, Keeper};
+use crate::exec::turns::{self, Committer};
 use crate::exec::{Engine, Outcome, computed_fields, dml, query, rewrite_rows, session};
 use crate::session::{Session, StatementContext};
 use crate::sql::plan::dml::merge::{ACTION, RowAction};
@@ -77,6 +78,7 @@ pub(super) async fn merge(
             let rebind = plan.rebind.clone();
             bound = engine.runtime().run(async move { rebind.bind().await }).await?;
             dataset = dml::version_of(&bound)?;
+            ensure_planned_for(plan, &dataset)?;
         }
     }
     for attempt in 1..=dml::ATTEMPTS_MAX {
@@ -84,12 +86,13 @@ pub(super) async fn merge(
             closed = Some(tokio::select! {
                 biased;
                 () = ctx.cancel.cancelled() => return Err(ctx.error()),
-                closed = Arc::clone(&turn.gate).write_owned() => closed,
+                closed = engine.close(plan.table.record.id) => Arc::new(closed),
             });
             // What was committed while the gate was being closed.
             let rebind = plan.rebind.clone();
             bound = engine.runtime().run(async move { rebind.bind().await }).await?;
             dataset = dml::version_of(&bound)?;
+            ensure_planned_for(plan, &dataset)?;
         }
         let rows = query::rows(engine, &bound, parameters.clone(), ctx).await?;
         let job = Job {
@@ -99,7 +102,9 @@ pub(super) async fn merge(
             assigned: plan.assigned.clone(),
             command: plan.command,
             keeper: keeper.clone(),
+            drawn: numbers.as_ref().and_then(|numbers| numbers.only(&plan.drawn)),
             numbers: numbers.clone(),
+            committer: Committer::new(engine, &plan.table.record).holding(closed.clone()),
         };
         let merged = engine.runtime().run_to_end(async move { job.run(rows).await }).await;
         match merged {
@@ -118,6 +123,14 @@ pub(super) async fn merge(
     Err(dml::gave_up())
 }
 
+/// Refuses to go on with rows of other columns than those that the table has by now.
+///
+/// # Errors
+/// 40001.
+fn ensure_planned_for(plan: &MergePlan, dataset: &Dataset) -> Result<()> {
+    if plan.rebind.gives_rows_of(&Schema::from(dataset.schema())) { Ok(()) } else { Err(turns::altered()) }
+}
+
 fn tag(command: MergeCommand, merged: Merged) -> String {
     match command {
         MergeCommand::Merge => format!("MERGE {}", merged.inserted + merged.updated + merged.deleted),
@@ -133,7 +146,11 @@ struct Job {
     assigned: Vec<String>,
     command: MergeCommand,
     keeper: Option<Keeper>,
+    /// What numbers rows that are added.
     numbers: Option<Numbers>,
+    /// What numbers the columns of rows that are there which are set to DEFAULT.
+    drawn: Option<Numbers>,
+    committer: Committer,
 }
 
 /// The rows of the target that the query has picked.
@@ -188,7 +205,7 @@ impl Job {
             inserted_rows_filter: (picked.merged.inserted > 0).then(alone),
             updated_fragment_offsets: None,
         };
-        rewrite_rows::commit(Arc::clone(&self.dataset), operation, picked.addresses).await
+        rewrite_rows::commit((&self.committer, Arc::clone(&self.dataset)), operation, picked.addresses).await
     }
 
     fn stream(&self, batches: mpsc::Receiver<RecordBatch>) -> SendableRecordBatchStream {
@@ -246,13 +263,11 @@ impl Job {
                 }
             }
         }
+        let replaced = numbered(self.drawn.as_ref(), replaced).await?;
         let replaced = rewrite_rows::stored(&replaced, &self.table, &self.schema)?;
         let added = rows_with(RowAction::Insert)?;
         picked.merged.inserted += added.num_rows() as u64;
-        let added = match &self.numbers {
-            Some(numbers) if added.num_rows() > 0 => numbers.number(&added, &numbers.schema(&added.schema())).await?,
-            _ => added,
-        };
+        let added = numbered(self.numbers.as_ref(), added).await?;
         let added = self.added(&added)?;
         for rows in [&replaced, &added] {
             if let Some(keeper) = self.keeper.as_ref().filter(|_| rows.num_rows() > 0) {
@@ -288,6 +303,13 @@ impl Job {
         };
         let message = format!("{command} command cannot affect row a second time");
         SqlError::new(SqlState::CARDINALITY_VIOLATION, message).hint(hint)
+    }
+}
+
+async fn numbered(numbers: Option<&Numbers>, rows: RecordBatch) -> Result<RecordBatch> {
+    match numbers {
+        Some(numbers) if rows.num_rows() > 0 => numbers.number(&rows, &numbers.schema(&rows.schema())).await,
+        _ => Ok(rows),
     }
 }
 

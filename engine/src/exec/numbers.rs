@@ -1,4 +1,4 @@
-//! Numbers for rows that are added: those of serial and identity columns.
+//! Numbers for rows that are added, or set to DEFAULT: those of serial and identity columns.
 //!
 //! They are drawn from the metadata store as the rows come, one draw for a batch, where a
 //! row gives none. A statement that fails leaves a gap, as in PostgreSQL.
@@ -150,6 +150,13 @@ impl Numbers {
         let sequences: Vec<Sequence> = found.filter_map(Result::transpose).collect::<Result<_>>()?;
         let latest = latest.map(Arc::clone).unwrap_or_default();
         Ok((!sequences.is_empty()).then(|| Self { sequences: Arc::new(sequences), latest }))
+    }
+
+    /// Returns what numbers these columns alone; nothing without any of them.
+    pub(super) fn only(&self, columns: &[String]) -> Option<Self> {
+        let named = self.sequences.iter().filter(|sequence| columns.contains(&sequence.column));
+        let sequences: Vec<Sequence> = named.cloned().collect();
+        (!sequences.is_empty()).then(|| Self { sequences: Arc::new(sequences), latest: Arc::clone(&self.latest) })
     }
 
     /// Numbers the rows of a stream.

@@ -28,6 +28,7 @@ use roaring::RoaringTreemap;
 use crate::error::{Result, SqlError};
 use crate::exec::computed_fields;
 use crate::exec::returning::Keeper;
+use crate::exec::turns::Committer;
 use crate::sql::plan::dml::{ROW_ADDRESS, ROW_ID, stored_name};
 use crate::storage::{StorageError, durable};
 
@@ -54,7 +55,7 @@ pub(super) struct Changed {
 /// # Errors
 /// 428C9 for a value of a computed field, [`StorageError::Conflict`] if another commit has touched one of the rows.
 pub(super) async fn replace(
-    dataset: Arc<Dataset>,
+    (committer, dataset): (&Committer, Arc<Dataset>),
     (table, keeper): (&str, Option<Keeper>),
     rows: SendableRecordBatchStream,
     assigned: &[String],
@@ -84,7 +85,7 @@ pub(super) async fn replace(
         updated_fragment_offsets: None,
     };
     let count = picked.addresses.len();
-    let version = Some(commit(dataset, operation, picked.addresses).await?);
+    let version = Some(commit((committer, dataset), operation, picked.addresses).await?);
     Ok(Changed { rows: count, version })
 }
 
@@ -93,7 +94,7 @@ pub(super) async fn replace(
 /// # Errors
 /// As [`replace`].
 pub(super) async fn delete(
-    dataset: Arc<Dataset>,
+    (committer, dataset): (&Committer, Arc<Dataset>),
     mut rows: SendableRecordBatchStream,
     keeper: Option<Keeper>,
 ) -> Result<Changed> {
@@ -116,7 +117,7 @@ pub(super) async fn delete(
         predicate: "row addresses".to_owned(),
     };
     let count = addresses.len();
-    let version = Some(commit(dataset, operation, addresses).await?);
+    let version = Some(commit((committer, dataset), operation, addresses).await?);
     Ok(Changed { rows: count, version })
 }
 
@@ -124,7 +125,7 @@ pub(super) async fn delete(
 ///
 /// # Errors
 /// As [`replace`].
-pub(super) async fn delete_all(dataset: Arc<Dataset>) -> Result<Changed> {
+pub(super) async fn delete_all(committer: &Committer, dataset: Arc<Dataset>) -> Result<Changed> {
     let rows = dataset.count_rows(None).await.map_err(StorageError::from)? as u64;
     if dataset.fragments().is_empty() {
         return Ok(Changed { rows: 0, version: None });
@@ -134,11 +135,16 @@ pub(super) async fn delete_all(dataset: Arc<Dataset>) -> Result<Changed> {
         deleted_fragment_ids: dataset.fragments().iter().map(|fragment| fragment.id).collect(),
         predicate: "true".to_owned(),
     };
-    let version = Some(commit(dataset, operation, RoaringTreemap::new()).await?);
+    let version = Some(commit((committer, dataset), operation, RoaringTreemap::new()).await?);
     Ok(Changed { rows, version })
 }
 
-pub(super) async fn commit(dataset: Arc<Dataset>, operation: Operation, addresses: RoaringTreemap) -> Result<u64> {
+pub(super) async fn commit(
+    (committer, dataset): (&Committer, Arc<Dataset>),
+    operation: Operation,
+    addresses: RoaringTreemap,
+) -> Result<u64> {
+    let _share = committer.enter(&dataset).await?;
     let transaction = Transaction::new(dataset.version_id(), operation, None);
     let mut builder = CommitBuilder::new(Arc::clone(&dataset));
     if !addresses.is_empty() {

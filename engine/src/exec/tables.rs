@@ -1,8 +1,9 @@
 //! Runs CREATE TABLE, CREATE TABLE AS and DROP TABLE.
 //!
 //! The files come before the name and go after it: a crash in between leaves a
-//! folder that no name points to, never a name without a table. A folder that is
-//! about to lose its name is marked, so that it is not adopted as a new table.
+//! folder that no name points to, never a name without a table. A folder that has
+//! no name yet, or is about to lose it, is marked, so that it is not adopted as a new
+//! table and the next start deletes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,10 @@ use lancegate_catalog::{CancelOutcome, Job, JobId, ObjectChange, Table, TableId,
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Result, SqlError};
+use crate::exec::places::Place;
+use crate::exec::turns::Closed;
 use crate::exec::{Engine, Outcome, adopt, dml, query, session, temp};
+use crate::failpoint::reach;
 use crate::refresh::expression;
 use crate::session::temp::is_temporary;
 use crate::session::{NoticeSeverity, Session, StatementContext};
@@ -31,6 +35,9 @@ use crate::sql::resolve::{BoundTable, no_database, object_of, schema_of};
 use crate::sqlstate::SqlState;
 use crate::storage::computed::{self, Declaration};
 use crate::storage::{StorageError, durable, provider};
+
+/// How often the files of a dropped table are tried to be deleted.
+const REMOVALS_MAX: u32 = 3;
 
 /// Runs CREATE TABLE.
 pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &CreateTablePlan) -> Result<Outcome> {
@@ -47,7 +54,8 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
     if exists(engine, session, &plan.name, plan.if_not_exists).await? {
         return Ok(Outcome::Done("CREATE TABLE".to_owned()));
     }
-    let location = free_location(engine, &plan.name).await?;
+    let place = free_location(engine, &plan.name).await?;
+    let location = place.location().to_owned();
     let mut dataset = write_empty(engine, &location, &plan.schema).await?;
     durable::sync_commit(&dataset, None).await?;
     for (name, text) in &plan.generated {
@@ -56,6 +64,7 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
         durable::sync_commit(&changed, Some(&dataset)).await?;
         dataset = changed;
     }
+    reach("create.written").await?;
     let record = record(&plan.name, location, &session.principal);
     let begins = sequences(&dataset, plan, record.id);
     name_with(engine, &session.principal, record, begins).await?;
@@ -100,10 +109,11 @@ pub(super) async fn create_as(
     if taken {
         return Ok(Outcome::Done("CREATE TABLE AS".to_owned()));
     }
-    let location = match plan.temporary {
-        Some(_) => temp::location(),
-        None => free_location(engine, &plan.name).await?,
+    let place = match plan.temporary {
+        Some(_) => None,
+        None => Some(free_location(engine, &plan.name).await?),
     };
+    let location = place.as_ref().map_or_else(temp::location, |place| place.location().to_owned());
     let dataset = write_empty(engine, &location, &plan.schema).await?;
     durable::sync_commit(&dataset, None).await?;
     let record = record(&plan.name, location.clone(), &session.principal);
@@ -111,7 +121,7 @@ pub(super) async fn create_as(
     let tag = if plan.with_data {
         let rows = query::rows(engine, &plan.source, parameters, ctx).await?;
         let rows = renamed(rows, &plan.schema);
-        match dml::append(engine, &table, rows).await {
+        match dml::append_first(engine, &table, rows).await {
             Ok(count) => format!("SELECT {count}"),
             Err(error) => {
                 remove(engine, &location).await;
@@ -142,7 +152,8 @@ pub(super) async fn create_with(
     rows: SendableRecordBatchStream,
 ) -> Result<(u64, u64)> {
     exists(engine, session, name, false).await?;
-    let location = free_location(engine, name).await?;
+    let place = free_location(engine, name).await?;
+    let location = place.location().to_owned();
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
     let schema = rows.schema();
@@ -214,32 +225,58 @@ fn notify_cascade(session: &Session, cascaded: &[Table]) {
 /// Removes tables: jobs are cancelled, names taken away, files deleted.
 ///
 /// # Errors
-/// If the names cannot be removed; files that stay are removed at the next start.
+/// 42P01 for one that is gone already; if the names cannot be removed. Files that stay are
+/// removed at the next start.
 pub(super) async fn drop_tables(engine: &Engine, by: &str, tables: &[Table]) -> Result<()> {
+    let closed = close_all(engine, tables).await?;
     let ids = tables.iter().map(|table| table.id).collect();
     // A view has no files.
-    let tables: Vec<Table> = tables.iter().filter(|table| !table.location.is_empty()).cloned().collect();
-    for table in &tables {
+    let with_files: Vec<Table> = tables.iter().filter(|table| !table.location.is_empty()).cloned().collect();
+    let places: Vec<Option<Place>> = with_files.iter().map(|table| engine.places().take(&table.location)).collect();
+    for table in &with_files {
         adopt::mark_dropped(engine, &table.location).await;
     }
     let jobs = engine.catalog().drop_tables(ids, by, crate::clock::now()).await?;
+    // Whoever comes to commit from here on finds no table.
+    std::mem::drop(closed);
+    engine.forget_altered(tables);
+    reach("drop.named").await?;
     // An attempt that goes on to write would make the folder anew.
     let running: Vec<JobId> =
         jobs.into_iter().filter(|(_, outcome)| *outcome == CancelOutcome::Requested).map(|(id, _)| id).collect();
     let ended = futures::future::join_all(running.iter().map(|id| engine.jobs().wait_shortly(*id))).await;
-    for table in &tables {
+    for table in &with_files {
         remove(engine, &table.location).await;
     }
+    std::mem::drop(places);
     let late: Vec<JobId> = running.into_iter().zip(ended).filter(|(_, ended)| !ended).map(|(id, _)| id).collect();
     if !late.is_empty() {
-        mark_leavings(engine, tables, late);
+        mark_leavings(engine, with_files, late);
     }
     Ok(())
 }
 
+/// Waits for those who commit to the tables and keeps others from it, in an order in which
+/// two who drop the same tables do not wait for each other.
+///
+/// # Errors
+/// 42P01 for one that is gone.
+async fn close_all(engine: &Engine, tables: &[Table]) -> Result<Vec<Closed>> {
+    let mut ids: Vec<TableId> = tables.iter().map(|table| table.id).collect();
+    ids.sort_by_key(ToString::to_string);
+    ids.dedup();
+    let mut closed = Vec::with_capacity(ids.len());
+    for id in ids {
+        closed.push(engine.close(id).await);
+    }
+    for table in tables {
+        engine.ensure_there(table).await?;
+    }
+    Ok(closed)
+}
+
 /// Marks what jobs that were busy for longer than the statement waited have
-/// written since, once they have ended: the next start deletes it. Not at once,
-/// because the place may be another table's by then, whose mark a start removes.
+/// written since, once they have ended.
 fn mark_leavings(engine: &Engine, tables: Vec<Table>, jobs: Vec<JobId>) {
     let engine = engine.clone();
     tokio::spawn(async move {
@@ -250,11 +287,7 @@ fn mark_leavings(engine: &Engine, tables: Vec<Table>, jobs: Vec<JobId>) {
             }
         }
         for table in tables {
-            let Ok(known) = engine.catalog().tables(&table.name.database, None).await else { continue };
-            let taken = known.iter().any(|known| known.location == table.location);
-            if !taken && adopt::occupied(&engine, &table.location).await.is_ok_and(|occupied| occupied) {
-                adopt::mark_dropped(&engine, &table.location).await;
-            }
+            adopt::mark_leavings(&engine, &table).await;
         }
     });
 }
@@ -280,9 +313,10 @@ pub(super) async fn exists(engine: &Engine, session: &Session, name: &TableName,
     }
 }
 
-/// Returns `<name>.lance` below the database if nothing is there, and no job of a
-/// dropped table that was there goes on; otherwise a name that nothing else can have.
-pub(super) async fn free_location(engine: &Engine, name: &TableName) -> Result<String> {
+/// Takes `<name>.lance` below the database if nothing is there, and no job of a dropped
+/// table that was there goes on; otherwise a name that nothing else can have. The folder is
+/// marked until the table has its name, so that nobody adopts it and a crash leaves nothing.
+pub(super) async fn free_location(engine: &Engine, name: &TableName) -> Result<Place> {
     let database = engine.catalog().database(&name.database).await?.ok_or_else(|| no_database(&name.database))?;
     let mut file = name.name.clone();
     if !name.namespace.is_empty() {
@@ -290,11 +324,20 @@ pub(super) async fn free_location(engine: &Engine, name: &TableName) -> Result<S
     }
     let wanted = adopt::below(&database.location, &format!("{file}.lance"));
     let written = |job: &Job| job.spec.get("location").and_then(|location| location.as_str()) == Some(wanted.as_str());
-    if !adopt::occupied(engine, &wanted).await? && !engine.catalog().active_jobs().await?.iter().any(written) {
-        return Ok(wanted);
-    }
-    let unique = ulid::Ulid::new().to_string().to_lowercase();
-    Ok(adopt::below(&database.location, &format!("{file}${unique}.lance")))
+    let place = match engine.places().take(&wanted) {
+        Some(place)
+            if !adopt::occupied(engine, &wanted).await?
+                && !engine.catalog().active_jobs().await?.iter().any(written) =>
+        {
+            place
+        }
+        _ => {
+            let unique = adopt::below(&database.location, &adopt::unique(&file));
+            engine.places().take(&unique).ok_or_else(|| SqlError::internal("a unique place is taken"))?
+        }
+    };
+    adopt::mark_dropped(engine, place.location()).await;
+    Ok(place)
 }
 
 pub(super) async fn write_empty(engine: &Engine, location: &str, schema: &Schema) -> Result<Dataset> {
@@ -358,6 +401,9 @@ async fn name_with(engine: &Engine, principal: &Principal, record: Table, more: 
         remove(engine, &location).await;
         return Err(error.into());
     }
+    if let Err(error) = adopt::unmark(engine, &location).await {
+        tracing::warn!(%error, location, "a table keeps the mark of one without a name until the next start");
+    }
     Ok(())
 }
 
@@ -385,8 +431,15 @@ fn record(name: &TableName, location: String, principal: &Principal) -> Table {
 /// found again at the next start.
 async fn remove(engine: &Engine, location: &str) {
     engine.store().forget(location);
+    for _ in 1..REMOVALS_MAX {
+        // A statement that has not noticed yet may write in between.
+        if adopt::delete_files(engine, location).await.is_ok() {
+            return;
+        }
+    }
     if let Err(error) = adopt::delete_files(engine, location).await {
         tracing::warn!(%error, location, "the files of a dropped table could not be deleted");
+        adopt::mark_dropped(engine, location).await;
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Result, SqlError};
 use crate::exec::indexes::{gave_up, lost_race, newest};
+use crate::exec::turns::Committer;
 use crate::exec::{Engine, session};
 use crate::session::Session;
 use crate::sql::plan::search::no_branch;
@@ -80,7 +81,11 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &VersionPl
 async fn restore(engine: &Engine, session: &Session, plan: &VersionPlan, version: u64) -> Result<u64> {
     for attempt in 1..=ATTEMPTS_MAX {
         let head = newest(engine, session, &plan.table, plan.branch.as_deref()).await?.dataset;
-        let restoring = engine.runtime().run_to_end(async move { Ok(versions::restore(&head, version).await) });
+        let committer = Committer::new(engine, &plan.table.record);
+        let restoring = engine.runtime().run_to_end(async move {
+            let _share = committer.enter(&head).await?;
+            Ok(versions::restore(&head, version).await)
+        });
         match restoring.await?.map_err(|error| no_version(error, &plan.table, version)) {
             Ok(restored) => return Ok(restored.version_id()),
             Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {

@@ -45,6 +45,9 @@ pub const PLACES: [&str; 21] = [
 pub const LOGIN_PLACES: [&str; 7] =
     ["login.rule", "login.turn", "login.account", "login.proven", "login.principal", "login.database", "login.begun"];
 
+/// Every place of a statement that changes a table or makes or drops one.
+pub const WRITE_PLACES: [&str; 5] = ["write.computed", "write.entered", "alter.action", "create.written", "drop.named"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Exit(Duration),
@@ -112,7 +115,7 @@ async fn hold(place: &str, visit: u64) -> io::Result<()> {
 }
 
 fn is_listed(place: &str) -> bool {
-    PLACES.contains(&place) || LOGIN_PLACES.contains(&place)
+    PLACES.contains(&place) || LOGIN_PLACES.contains(&place) || WRITE_PLACES.contains(&place)
 }
 
 fn configured() -> &'static HashMap<String, Failpoint> {

@@ -17,6 +17,7 @@ use lancegate_sql::{ObjectName, SchemaName};
 
 use crate::error::{Result, SqlError};
 use crate::exec::adopt;
+use crate::exec::turns::gone;
 use crate::session::temp;
 use crate::sql::plan::Planner;
 use crate::sqlstate::SqlState;
@@ -216,7 +217,10 @@ impl Planner {
     /// # Errors
     /// 42P01 if its files are gone, 42704 if it has no such branch, storage errors.
     pub async fn open(&self, record: Table) -> Result<BoundTable> {
-        let dataset = self.engine.store().open(&record.location).await?;
+        let dataset = match self.engine.store().open(&record.location).await {
+            Err(StorageError::NotFound { .. }) if self.engine.is_dropped(&record).await? => return Err(gone(&record)),
+            opened => opened?,
+        };
         self.at(BoundTable { record, dataset }, self.caller.branch.as_deref(), None).await
     }
 

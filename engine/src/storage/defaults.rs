@@ -2,6 +2,8 @@
 //! the next number of a sequence of its own. Both are recorded in the metadata of the field,
 //! so they go where the files go.
 
+use std::collections::HashMap;
+
 use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type};
@@ -55,9 +57,24 @@ pub fn numbering_of(field: &Field) -> Option<Numbering> {
     field.metadata().get(NUMBERED_KEY).map(|name| Numbering::parse(name))
 }
 
+/// Returns whether the metadata of a field says that it has a sequence.
+pub fn is_numbered(metadata: &HashMap<String, String>) -> bool {
+    metadata.contains_key(NUMBERED_KEY)
+}
+
 /// Returns the metadata that records a default.
 pub fn default_entry(expression: &str) -> (String, String) {
     (DEFAULT_KEY.to_owned(), expression.to_owned())
+}
+
+/// Returns a column with this default, or without any.
+pub fn with_default(field: Field, expression: Option<&str>) -> Field {
+    let mut metadata = field.metadata().clone();
+    match expression {
+        Some(expression) => metadata.extend([default_entry(expression)]),
+        None => drop(metadata.remove(DEFAULT_KEY)),
+    }
+    field.with_metadata(metadata)
 }
 
 /// Returns the key of the metadata that records a default.
@@ -86,6 +103,21 @@ pub fn number_max(data_type: &DataType) -> Option<i64> {
 /// Returns the name of a column's sequence, as PostgreSQL makes it.
 pub fn sequence_name(table: &str, column: &str) -> String {
     format!("{table}_{column}_seq")
+}
+
+/// Returns whether rows that were made for the columns of `before` are whole rows of
+/// `newest`: each column is still there as it was, and those that are new may be NULL.
+pub fn takes_rows_of(newest: &Dataset, before: &Dataset) -> bool {
+    let known = |id: i32| before.schema().fields.iter().any(|field| field.id == id);
+    let kept = before.schema().fields.iter().all(|old| {
+        let same = newest.schema().fields.iter().find(|field| field.id == old.id);
+        same.is_some_and(|new| {
+            new.name == old.name && new.nullable == old.nullable && new.data_type() == old.data_type()
+        })
+    });
+    let mut added = newest.schema().fields.iter().filter(|field| !known(field.id));
+    kept && added
+        .all(|field| field.nullable && !field.metadata.contains_key(DEFAULT_KEY) && !is_numbered(&field.metadata))
 }
 
 /// Returns the greatest whole number in a column.

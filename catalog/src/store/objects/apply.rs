@@ -34,6 +34,7 @@ pub(in crate::store) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result
         ObjectChange::DropTable { id } => drop_table(tx, id).await,
         ObjectChange::Comment { object, part, comment } => comments::set(tx, &object, &part, comment.as_deref()).await,
         ObjectChange::SetSequence { table, field, next } => sequences::set(tx, table, field, next).await,
+        ObjectChange::MoveSequence { table, from, to } => sequences::give(tx, table, from, to).await,
         ObjectChange::CreateSecret(secret) => {
             ensure_database(tx, &secret.name.database).await?;
             ensure_namespace(tx, &secret.name.database, &secret.name.namespace).await?;

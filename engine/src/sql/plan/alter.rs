@@ -256,6 +256,7 @@ impl Planner {
                 }
                 ensure_unread(table, column, "alter type of", &[])?;
                 let data_type = types::field(column, &alter.data_type, true)?.data_type().clone();
+                shape.replace(field.with_data_type(data_type.clone()));
                 let (column, data_type) = (column.to_owned(), Some(data_type));
                 Some(AlterAction::AlterColumns(vec![ColumnEdit { column, data_type, drop_not_null: false }]))
             }
@@ -341,11 +342,20 @@ impl Planner {
                 let field = self.plain_column(table, shape, column.as_str())?;
                 let text = default_text(value)?;
                 self.ensure_default(&field, &text).await?;
+                shape.replace(defaults::with_default(field, Some(&text)));
                 Ok(vec![AlterAction::SetDefault { column: column.as_str().to_owned(), text: Some(text) }])
             }
             AlterOperation::DropDefault(column) => {
-                self.plain_column(table, shape, column.as_str())?;
+                let field = self.plain_column(table, shape, column.as_str())?;
+                shape.replace(defaults::with_default(field, None));
                 Ok(vec![AlterAction::SetDefault { column: column.as_str().to_owned(), text: None }])
+            }
+            AlterOperation::AlterColumnType(alter) => {
+                let field = shape.field(alter.name.as_str(), table.name())?;
+                let wanted = types::field(field.name(), &alter.data_type, true)?;
+                let action = self.bind_alteration(table, operation, shape)?;
+                self.ensure_carried(table, &field, wanted.data_type()).await?;
+                Ok(action.into_iter().collect())
             }
             other => {
                 let not_null = match other {
@@ -356,6 +366,29 @@ impl Planner {
                 };
                 Ok(self.bind_alteration(table, other, shape)?.into_iter().chain(not_null).collect())
             }
+        }
+    }
+
+    /// Refuses another type for a column where what is recorded of it would be lost or wrong.
+    ///
+    /// # Errors
+    /// 22023 for one with a sequence that would hold no whole numbers, 0A000 for one of several
+    /// of a primary key, and what its default raises as the new type.
+    async fn ensure_carried(&self, table: &BoundTable, field: &Field, data_type: &DataType) -> Result<()> {
+        if defaults::numbering_of(field).is_some() && defaults::number_max(data_type).is_none() {
+            let message = "identity column type must be smallint, integer, or bigint";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                .detail(format!("Column \"{}\" has a sequence.", field.name())));
+        }
+        let key = key::columns(&table.dataset);
+        if key.len() > 1 && key.contains(field.name()) {
+            let message =
+                format!("cannot alter type of column \"{}\" of a primary key of several columns", field.name());
+            return Err(SqlError::not_supported(message).detail("A primary key that is recorded cannot be changed."));
+        }
+        match defaults::default_of(field) {
+            Some(text) => self.ensure_default(&field.clone().with_data_type(data_type.clone()), text).await,
+            None => Ok(()),
         }
     }
 
@@ -494,6 +527,13 @@ impl Shape {
         }
     }
 
+    /// Puts a column in the place of the one that has its name.
+    fn replace(&mut self, column: Field) {
+        let fields = self.fields().into_iter();
+        let replaced = fields.map(|field| if field.name() == column.name() { column.clone() } else { field });
+        self.schema = Schema::new(replaced.collect::<Vec<_>>());
+    }
+
     fn add(&mut self, field: Field) {
         let mut fields: Vec<Field> = self.fields();
         fields.push(field);
@@ -570,7 +610,6 @@ fn ensure_unread(table: &BoundTable, column: &str, verb: &str, dropped: &[String
         .hint(format!("Drop column {reader} first.")))
 }
 
-/// Changes of one kind that follow each other become one commit.
 /// Returns the columns of a new primary key.
 ///
 /// # Errors
@@ -596,6 +635,7 @@ fn key_columns(table: &BoundTable, shape: &Shape, columns: &[Ident]) -> Result<V
     Ok(names)
 }
 
+/// Changes of one kind that follow each other become one commit.
 fn merge(actions: &mut Vec<AlterAction>, action: AlterAction) {
     match (actions.last_mut(), action) {
         (Some(AlterAction::Declare(list)), AlterAction::Declare(more)) => list.extend(more),

@@ -55,6 +55,8 @@ pub struct UpdatePlan {
     pub rows: QueryPlan,
     /// The columns that change.
     pub assigned: Vec<String>,
+    /// Those of them that get the next numbers of their sequences, and come as NULL.
+    pub drawn: Vec<String>,
     /// What is bound again after a lost race.
     pub(crate) rebind: Rebind,
     /// What is answered.
@@ -107,6 +109,15 @@ impl fmt::Debug for Rebind {
 }
 
 impl Rebind {
+    /// Returns whether the rows are whole rows of a table with these columns.
+    pub(crate) fn gives_rows_of(&self, stored: &arrow::datatypes::Schema) -> bool {
+        let same = |(given, stored): (&FieldRef, &FieldRef)| {
+            given.name() == stored.name() && given.data_type() == stored.data_type()
+        };
+        self.columns.is_empty()
+            || (self.columns.len() == stored.fields().len() && self.columns.iter().zip(stored.fields()).all(same))
+    }
+
     /// Binds the rows at the newest version of the table.
     ///
     /// # Errors
@@ -134,6 +145,7 @@ impl Planner {
         let table = self.change_target(&target.name).await?;
         let mut assignments = select::assignments(&update.assignments)?;
         let visible = provider::visible_schema(&table.dataset);
+        let drawn = default::drawn(&visible, &assignments);
         let mut assigned = Vec::new();
         for (column, value) in &mut assignments {
             if self.may_assign(&table, column, value)? {
@@ -165,7 +177,7 @@ impl Planner {
         }
         let from = TableWithJoins { joins: Vec::new(), ..update.table.clone() };
         let returning = self.plan_returning(update.returning.as_ref(), (&target.name, from), &table).await?;
-        Ok(Plan::Update(Box::new(UpdatePlan { table, rows, assigned, rebind, returning })))
+        Ok(Plan::Update(Box::new(UpdatePlan { table, rows, assigned, drawn, rebind, returning })))
     }
 
     /// Binds DELETE.

@@ -113,6 +113,18 @@ pub enum IngestPlan {
     },
 }
 
+impl IngestPlan {
+    /// Returns the table that is there and gets rows.
+    pub(crate) fn written(&self) -> Option<&Table> {
+        match self {
+            Self::New { .. } | Self::Kept(_) => None,
+            Self::Append { table, .. } | Self::Overwrite { table, .. } | Self::Merge { table, .. } => {
+                Some(&table.record)
+            }
+        }
+    }
+}
+
 impl Engine {
     /// Binds rows that are about to come.
     ///

@@ -57,6 +57,11 @@ impl MetadataChange {
         kept.into_iter().any(|prefix| key.starts_with(prefix))
     }
 
+    /// Returns whether a key says how values are stored.
+    pub(crate) fn is_physical(key: &str) -> bool {
+        PHYSICAL_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+    }
+
     fn ensure_free_keys(&self) -> Result<()> {
         let taken = |key: &&String| {
             let mut prefixes = RESERVED_PREFIXES.iter().chain(&PHYSICAL_PREFIXES);
@@ -112,6 +117,7 @@ impl Engine {
                             .hint("Drop the column and declare it again."));
                     }
                     ensure_unread(&table, &column, "alter type of", &[])?;
+                    planner.ensure_carried(&table, &field, &data_type).await?;
                     let data_type = Some(data_type);
                     AlterAction::AlterColumns(vec![ColumnEdit { column, data_type, drop_not_null: false }])
                 }

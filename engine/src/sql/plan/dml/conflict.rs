@@ -16,7 +16,7 @@ use sqlparser::ast::{
 
 use super::merge::{self, Branch, MergeCommand, MergePlan, Pairs, RowAction, and, binary, is_not_null, not, number};
 use super::select::{self, Target, exactly_column, item};
-use super::{Plan, Planner, QueryPlan, Rebind, Returning, exactly, is_computed, no_column, table_schema};
+use super::{Plan, Planner, QueryPlan, Rebind, Returning, default, exactly, is_computed, no_column, table_schema};
 use crate::error::{Result, SqlError};
 use crate::sql::plan::query::binder;
 use crate::sql::resolve::BoundTable;
@@ -118,6 +118,12 @@ impl Planner {
         }
         let updates = matches!(conflict.action, OnConflictAction::DoUpdate(_));
         let branches = self.branches(&table, &target, &conflict, single)?;
+        let drawn = match &conflict.action {
+            OnConflictAction::DoUpdate(update) => {
+                default::drawn(&provider::visible_schema(&table.dataset), &select::assignments(&update.assignments)?)
+            }
+            OnConflictAction::DoNothing => Vec::new(),
+        };
         let pairs = Pairs {
             table: &table,
             target: &target,
@@ -143,6 +149,7 @@ impl Planner {
             table,
             rows,
             assigned,
+            drawn,
             rebind,
             command: MergeCommand::OnConflict,
             inserts: true,
@@ -226,10 +233,11 @@ impl Planner {
     }
 }
 
-/// Returns whether a name is the one that PostgreSQL gives a table's primary key.
+/// Returns whether a name is that of a table's primary key.
 fn is_key_of(table: &BoundTable, name: &ObjectName) -> bool {
     let name = name.0.last().and_then(|part| part.as_ident()).map(Ident::from_native);
-    name.is_some_and(|name| name.as_str() == format!("{}_pkey", table.name()))
+    let known = key::name(table.dataset.schema().fields.iter().map(|field| &field.metadata), table.name());
+    name.is_some_and(|name| name.as_str() == known)
 }
 
 /// Returns the rows of the INSERT as `excluded`; of several, each says which of

@@ -142,7 +142,16 @@ pub(super) fn in_place(field: &Field) -> Result<native::Expr> {
     }
 }
 
-/// Puts a column's default in the place of the word DEFAULT.
+/// Returns the columns that are set to DEFAULT and have a sequence.
+pub(super) fn drawn(visible: &Schema, assignments: &[(String, native::Expr)]) -> Vec<String> {
+    let is_numbered =
+        |column: &str| visible.field_with_name(column).is_ok_and(|field| defaults::numbering_of(field).is_some());
+    let drawn = assignments.iter().filter(|(column, value)| select::is_default(value) && is_numbered(column));
+    drawn.map(|(column, _)| column.clone()).collect()
+}
+
+/// Puts a column's default in the place of the word DEFAULT. The number of one that has a
+/// sequence is drawn when the row comes.
 ///
 /// # Errors
 /// As [`in_place`]; 428C9 for another value of a column that takes none.

@@ -89,6 +89,8 @@ pub struct MergePlan {
     pub rows: QueryPlan,
     /// The columns that change in rows that are there.
     pub assigned: Vec<String>,
+    /// Those of them that get the next numbers of their sequences where they come as NULL.
+    pub drawn: Vec<String>,
     /// What is bound again after a lost race.
     pub(crate) rebind: Rebind,
     /// Which statement it is.
@@ -154,6 +156,15 @@ impl Planner {
             join,
             on: merge.on.clone(),
         };
+        let mut drawn = Vec::new();
+        for clause in &merge.clauses {
+            if let MergeAction::Update(assignments) = &clause.action {
+                drawn.extend(default::drawn(
+                    &provider::visible_schema(&table.dataset),
+                    &select::assignments(assignments)?,
+                ));
+            }
+        }
         let (query, assigned) = pairs.query(&branches);
         let rebind = Rebind {
             planner: self.clone(),
@@ -169,6 +180,7 @@ impl Planner {
             table,
             rows,
             assigned,
+            drawn,
             rebind,
             command,
             inserts,
