@@ -15,6 +15,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::scalar::ScalarValue;
+use futures::future::BoxFuture;
 use lancegate_auth::Privilege;
 use lancegate_catalog::{Catalog, Table};
 use lancegate_sql::{Limits, Statement};
@@ -401,54 +402,59 @@ impl Engine {
         }
     }
 
-    async fn dispatch(
-        &self,
-        session: &mut Session,
-        plan: &Authorized<Plan>,
+    /// The future has no type of its own, or whoever awaits it would be compiled with all that is below.
+    fn dispatch<'a>(
+        &'a self,
+        session: &'a mut Session,
+        plan: &'a Authorized<Plan>,
         parameters: Vec<ScalarValue>,
-        ctx: &StatementContext,
-    ) -> Result<Outcome> {
-        // Boxed, because the futures of all statements together are large.
-        match &**plan {
-            Plan::Query(query) => Box::pin(query::select(self, session, query, parameters, ctx)).await,
-            Plan::Explain(explain) => Box::pin(explain::explain(self, session, explain, parameters, ctx)).await,
-            Plan::Insert(insert) => Box::pin(dml::insert(self, session, insert, parameters, ctx)).await,
-            Plan::Update(update) => Box::pin(dml::update(self, session, update, parameters, ctx)).await,
-            Plan::Delete(delete) => Box::pin(dml::delete(self, session, delete, parameters, ctx)).await,
-            Plan::Merge(merge) => Box::pin(merge::merge(self, session, merge, parameters, ctx)).await,
-            Plan::Copy(copy) => Box::pin(copy::copy_to(self, session, copy, parameters, ctx)).await,
-            Plan::Ingest(_) => Err(SqlError::internal("an ingest was executed without its rows")),
-            Plan::Truncate(truncate) => Box::pin(dml::truncate(self, session, truncate, ctx)).await,
-            Plan::CreateTable(create) => Box::pin(tables::create(self, session, create)).await,
-            Plan::CreateTableAs(create) => Box::pin(tables::create_as(self, session, create, parameters, ctx)).await,
-            Plan::DropTable(drop) => Box::pin(tables::drop(self, session, drop)).await,
-            Plan::AlterTable(alter) => Box::pin(alter::alter(self, session, alter, ctx)).await,
-            Plan::RenameView(rename) => Box::pin(views::rename(self, session, rename)).await,
-            Plan::CreateView(create) => Box::pin(views::create(self, session, create)).await,
-            Plan::DropView(drop) => Box::pin(views::drop(self, session, drop)).await,
-            Plan::Materialized(plan) => Box::pin(materialized::run(self, session, plan, ctx)).await,
-            Plan::Database(database) => Box::pin(databases::run(self, session, database)).await,
-            Plan::Comment(comment) => {
-                self.catalog().apply(vec![comment.change.clone()]).await?;
-                Ok(Outcome::Done("COMMENT".to_owned()))
+        ctx: &'a StatementContext,
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            // Boxed, because the futures of all statements together are large.
+            match &**plan {
+                Plan::Query(query) => Box::pin(query::select(self, session, query, parameters, ctx)).await,
+                Plan::Explain(explain) => Box::pin(explain::explain(self, session, explain, parameters, ctx)).await,
+                Plan::Insert(insert) => Box::pin(dml::insert(self, session, insert, parameters, ctx)).await,
+                Plan::Update(update) => Box::pin(dml::update(self, session, update, parameters, ctx)).await,
+                Plan::Delete(delete) => Box::pin(dml::delete(self, session, delete, parameters, ctx)).await,
+                Plan::Merge(merge) => Box::pin(merge::merge(self, session, merge, parameters, ctx)).await,
+                Plan::Copy(copy) => Box::pin(copy::copy_to(self, session, copy, parameters, ctx)).await,
+                Plan::Ingest(_) => Err(SqlError::internal("an ingest was executed without its rows")),
+                Plan::Truncate(truncate) => Box::pin(dml::truncate(self, session, truncate, ctx)).await,
+                Plan::CreateTable(create) => Box::pin(tables::create(self, session, create)).await,
+                Plan::CreateTableAs(create) => {
+                    Box::pin(tables::create_as(self, session, create, parameters, ctx)).await
+                }
+                Plan::DropTable(drop) => Box::pin(tables::drop(self, session, drop)).await,
+                Plan::AlterTable(alter) => Box::pin(alter::alter(self, session, alter, ctx)).await,
+                Plan::RenameView(rename) => Box::pin(views::rename(self, session, rename)).await,
+                Plan::CreateView(create) => Box::pin(views::create(self, session, create)).await,
+                Plan::DropView(drop) => Box::pin(views::drop(self, session, drop)).await,
+                Plan::Materialized(plan) => Box::pin(materialized::run(self, session, plan, ctx)).await,
+                Plan::Database(database) => Box::pin(databases::run(self, session, database)).await,
+                Plan::Comment(comment) => {
+                    self.catalog().apply(vec![comment.change.clone()]).await?;
+                    Ok(Outcome::Done("COMMENT".to_owned()))
+                }
+                Plan::Grant(grant) => Box::pin(grants::run(self, session, grant)).await,
+                Plan::User(user) => Box::pin(users::run(self, session, user)).await,
+                Plan::ApiKey(key) => Box::pin(api_keys::run(self, session, key)).await,
+                Plan::Secret(secret) => Box::pin(secrets::run(self, session, secret, parameters)).await,
+                Plan::Listing(listing) => Box::pin(listing::run(self, session, listing)).await,
+                Plan::Session(statement) => Box::pin(session::run(self, session, statement)).await,
+                Plan::RefreshColumn(plan) => Box::pin(refresh::refresh(self, session, plan, ctx)).await,
+                Plan::ExplainRefresh(plan) => Box::pin(refresh::explain(self, session, plan, ctx)).await,
+                Plan::Jobs(plan) => Box::pin(jobs::run(self, session, plan, ctx)).await,
+                Plan::Function(plan) => Box::pin(python::run(self, session, plan, ctx)).await,
+                Plan::Search(plan) => Box::pin(search::search(self, plan, ctx)).await,
+                Plan::Index(plan) => Box::pin(indexes::run(self, session, plan, ctx)).await,
+                Plan::Version(plan) => {
+                    Box::pin(versions::run(self, session, plan)).await?;
+                    Ok(Outcome::Done(plan.action.writes().unwrap_or("SHOW").to_owned()))
+                }
             }
-            Plan::Grant(grant) => Box::pin(grants::run(self, session, grant)).await,
-            Plan::User(user) => Box::pin(users::run(self, session, user)).await,
-            Plan::ApiKey(key) => Box::pin(api_keys::run(self, session, key)).await,
-            Plan::Secret(secret) => Box::pin(secrets::run(self, session, secret, parameters)).await,
-            Plan::Listing(listing) => Box::pin(listing::run(self, session, listing)).await,
-            Plan::Session(statement) => Box::pin(session::run(self, session, statement)).await,
-            Plan::RefreshColumn(plan) => Box::pin(refresh::refresh(self, session, plan, ctx)).await,
-            Plan::ExplainRefresh(plan) => Box::pin(refresh::explain(self, session, plan, ctx)).await,
-            Plan::Jobs(plan) => Box::pin(jobs::run(self, session, plan, ctx)).await,
-            Plan::Function(plan) => Box::pin(python::run(self, session, plan, ctx)).await,
-            Plan::Search(plan) => Box::pin(search::search(self, plan, ctx)).await,
-            Plan::Index(plan) => Box::pin(indexes::run(self, session, plan, ctx)).await,
-            Plan::Version(plan) => {
-                Box::pin(versions::run(self, session, plan)).await?;
-                Ok(Outcome::Done(plan.action.writes().unwrap_or("SHOW").to_owned()))
-            }
-        }
+        })
     }
 
     /// Does what [`Engine::plan_version`] has bound, and answers in its own types.

@@ -11,6 +11,7 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use lance::Dataset;
 use lance::dataset::transaction::{Operation, Transaction};
 use lance::dataset::{
@@ -50,22 +51,24 @@ impl Engine {
     /// # Errors
     /// 23502, 22003 and their kin for values that do not fit, 40001 if a merge
     /// lost a race, and what `rows` raises; nothing is changed then.
-    pub async fn ingest(
-        &self,
-        session: &mut Session,
-        plan: &Authorized<Plan>,
+    pub fn ingest<'a>(
+        &'a self,
+        session: &'a mut Session,
+        plan: &'a Authorized<Plan>,
         rows: SendableRecordBatchStream,
-        ctx: &StatementContext,
-    ) -> Result<Ingested> {
-        ensure_runnable(session, plan)?;
-        let Plan::Ingest(ingest) = &**plan else {
-            return Err(SqlError::internal("only an ingest takes rows"));
-        };
-        let ingested = ingested(self, session, ingest, cancellable(rows, ctx.clone())).await;
-        match (ingested, ingest.written()) {
-            (Err(error), Some(table)) => Err(self.failed_on(&[table], error).await),
-            (ingested, _) => ingested,
-        }
+        ctx: &'a StatementContext,
+    ) -> BoxFuture<'a, Result<Ingested>> {
+        Box::pin(async move {
+            ensure_runnable(session, plan)?;
+            let Plan::Ingest(ingest) = &**plan else {
+                return Err(SqlError::internal("only an ingest takes rows"));
+            };
+            let ingested = ingested(self, session, ingest, cancellable(rows, ctx.clone())).await;
+            match (ingested, ingest.written()) {
+                (Err(error), Some(table)) => Err(self.failed_on(&[table], error).await),
+                (ingested, _) => ingested,
+            }
+        })
     }
 }
 

@@ -91,14 +91,16 @@ fn is_aggregated(plan: &LogicalPlan) -> bool {
     }
 }
 
+/// The name of the one value: that of its column would be there twice, once the outer row is joined by it.
+const ONLY: &str = "__only";
+
 /// Aggregates a query to its only row, or to its first one if LIMIT says so.
 fn only_row(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let name = plan.schema().field(0).name().clone();
     let (value, input) = match plan {
         LogicalPlan::Limit(limit) if is_first(&limit)? => first(limit.input.as_ref()),
         plan => (single_value::of(column(&plan)), plan),
     };
-    LogicalPlanBuilder::from(input).aggregate(Vec::<Expr>::new(), [value.alias(name)])?.build()
+    LogicalPlanBuilder::from(input).aggregate(Vec::<Expr>::new(), [value.alias(ONLY)])?.build()
 }
 
 fn is_first(limit: &Limit) -> Result<bool> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::scalar::ScalarValue;
+use futures::future::BoxFuture;
 use lancegate_sql::ast::{CatalogObject, Statement};
 
 use crate::error::{Result, SqlError};
@@ -262,90 +263,93 @@ impl Planner {
     /// # Errors
     /// What PostgreSQL answers for names, types and options that do not fit;
     /// 0A000 for what is not built.
-    pub async fn plan(&self, statement: &Statement) -> Result<Plan> {
-        match statement {
-            Statement::Query(query) => self.plan_query(query).await,
-            Statement::Explain(explain) => self.plan_explain(explain).await,
-            Statement::Insert(insert) => self.plan_insert(insert).await,
-            Statement::Update(update) => self.plan_update(update).await,
-            Statement::Delete(delete) => self.plan_delete(delete).await,
-            Statement::Merge(merge) => self.plan_merge(merge).await,
-            Statement::Copy(copy) => self.plan_copy(copy).await,
-            Statement::Truncate(truncate) => self.plan_truncate(truncate).await,
-            Statement::CreateTable(create) => self.plan_create_table(create).await,
-            Statement::CreateTableAs(create) => self.plan_create_table_as(create).await,
-            Statement::DropTable(drop) => self.plan_drop_table(drop).await,
-            Statement::AlterTable(alter) => self.plan_alter_table(alter).await,
-            Statement::AlterView(alter) => self.plan_alter_view(alter).await,
-            Statement::CreateView(create) => self.plan_create_view(create).await,
-            Statement::DropView(drop) => self.plan_drop_view(drop).await,
-            Statement::CreateMaterializedView(create) => self.plan_create_materialized(create).await,
-            Statement::AlterMaterializedView(alter) => self.plan_alter_materialized(alter).await,
-            Statement::DropMaterializedView(drop) => self.plan_drop_materialized(drop).await,
-            Statement::RefreshMaterializedView(refresh) => self.plan_refresh_materialized(refresh).await,
-            Statement::CreateDatabase(_)
-            | Statement::DropDatabase(_)
-            | Statement::CreateSchema(_)
-            | Statement::AlterSchema(_)
-            | Statement::DropSchema(_) => self.plan_database(statement).await,
-            Statement::Grant(_)
-            | Statement::Revoke(_)
-            | Statement::GrantRole(_)
-            | Statement::RevokeRole(_)
-            | Statement::ShowGrants(_)
-            | Statement::ShowRoles(_) => self.plan_grant(statement).await,
-            Statement::CreateUser(_) | Statement::AlterUser(_) | Statement::DropUser(_) | Statement::ShowUsers(_) => {
-                self.plan_user(statement)
+    pub fn plan<'a>(&'a self, statement: &'a Statement) -> BoxFuture<'a, Result<Plan>> {
+        Box::pin(async move {
+            match statement {
+                Statement::Query(query) => self.plan_query(query).await,
+                Statement::Explain(explain) => self.plan_explain(explain).await,
+                Statement::Insert(insert) => self.plan_insert(insert).await,
+                Statement::Update(update) => self.plan_update(update).await,
+                Statement::Delete(delete) => self.plan_delete(delete).await,
+                Statement::Merge(merge) => self.plan_merge(merge).await,
+                Statement::Copy(copy) => self.plan_copy(copy).await,
+                Statement::Truncate(truncate) => self.plan_truncate(truncate).await,
+                Statement::CreateTable(create) => self.plan_create_table(create).await,
+                Statement::CreateTableAs(create) => self.plan_create_table_as(create).await,
+                Statement::DropTable(drop) => self.plan_drop_table(drop).await,
+                Statement::AlterTable(alter) => self.plan_alter_table(alter).await,
+                Statement::AlterView(alter) => self.plan_alter_view(alter).await,
+                Statement::CreateView(create) => self.plan_create_view(create).await,
+                Statement::DropView(drop) => self.plan_drop_view(drop).await,
+                Statement::CreateMaterializedView(create) => self.plan_create_materialized(create).await,
+                Statement::AlterMaterializedView(alter) => self.plan_alter_materialized(alter).await,
+                Statement::DropMaterializedView(drop) => self.plan_drop_materialized(drop).await,
+                Statement::RefreshMaterializedView(refresh) => self.plan_refresh_materialized(refresh).await,
+                Statement::CreateDatabase(_)
+                | Statement::DropDatabase(_)
+                | Statement::CreateSchema(_)
+                | Statement::AlterSchema(_)
+                | Statement::DropSchema(_) => self.plan_database(statement).await,
+                Statement::Grant(_)
+                | Statement::Revoke(_)
+                | Statement::GrantRole(_)
+                | Statement::RevokeRole(_)
+                | Statement::ShowGrants(_)
+                | Statement::ShowRoles(_) => self.plan_grant(statement).await,
+                Statement::CreateUser(_)
+                | Statement::AlterUser(_)
+                | Statement::DropUser(_)
+                | Statement::ShowUsers(_) => self.plan_user(statement),
+                Statement::CreateSecret(_) | Statement::AlterSecret(_) | Statement::DropSecret(_) => {
+                    self.plan_secret(statement).await
+                }
+                Statement::CreateApiKey(_) | Statement::DropApiKey(_) | Statement::ShowApiKeys(_) => {
+                    self.plan_api_key(statement).await
+                }
+                Statement::CreateFunction(create) => self.plan_create_function(create).await,
+                Statement::AlterFunction(alter) => self.plan_alter_function(alter).await,
+                Statement::DropFunction(drop) => self.plan_drop_function(drop).await,
+                Statement::CatalogListing(listing) if listing.object == CatalogObject::Functions => {
+                    Ok(self.plan_show_functions())
+                }
+                Statement::CatalogListing(listing) if listing.object == CatalogObject::Indexes => {
+                    self.plan_show_indexes(listing).await
+                }
+                Statement::CatalogListing(listing) => self.plan_listing(listing).await,
+                Statement::Comment(comment) => self.plan_comment(comment).await,
+                Statement::CreateIndex(create) => self.plan_create_index(create).await,
+                Statement::DropIndex(drop) => self.plan_drop_index(drop).await,
+                Statement::Describe(describe) => self.plan_describe(describe).await,
+                Statement::DescribeTable(describe) => self.plan_describe_table(&describe.table).await,
+                Statement::RefreshColumn(refresh) => self.plan_refresh(refresh).await,
+                Statement::ExplainRefresh(explain) => self.plan_explain_refresh(explain).await,
+                Statement::ShowJobs(_)
+                | Statement::ShowJobEvents(_)
+                | Statement::ShowJobSplits(_)
+                | Statement::DescribeJob(_)
+                | Statement::ExplainJob(_)
+                | Statement::ShowErrors(_)
+                | Statement::PauseJob(_)
+                | Statement::ResumeJob(_)
+                | Statement::CancelJob(_)
+                | Statement::WaitJob(_)
+                | Statement::ShowGpuClasses(_) => self.plan_jobs(statement).await,
+                session_statements!() => self.plan_session(statement),
+                Statement::CloneTable(_)
+                | Statement::AttachDatabase(_)
+                | Statement::CreateStorageIntegration(_)
+                | Statement::DropStorageIntegration(_)
+                | Statement::Prepare(_)
+                | Statement::Execute(_)
+                | Statement::Deallocate(_)
+                | Statement::DeclareCursor(_)
+                | Statement::Fetch(_)
+                | Statement::Move(_)
+                | Statement::CloseCursor(_) => Err(SqlError::not_supported(format!(
+                    "{} is not supported yet",
+                    statement.kind().replace('_', " ").to_uppercase()
+                ))),
             }
-            Statement::CreateSecret(_) | Statement::AlterSecret(_) | Statement::DropSecret(_) => {
-                self.plan_secret(statement).await
-            }
-            Statement::CreateApiKey(_) | Statement::DropApiKey(_) | Statement::ShowApiKeys(_) => {
-                self.plan_api_key(statement).await
-            }
-            Statement::CreateFunction(create) => self.plan_create_function(create).await,
-            Statement::AlterFunction(alter) => self.plan_alter_function(alter).await,
-            Statement::DropFunction(drop) => self.plan_drop_function(drop).await,
-            Statement::CatalogListing(listing) if listing.object == CatalogObject::Functions => {
-                Ok(self.plan_show_functions())
-            }
-            Statement::CatalogListing(listing) if listing.object == CatalogObject::Indexes => {
-                self.plan_show_indexes(listing).await
-            }
-            Statement::CatalogListing(listing) => self.plan_listing(listing).await,
-            Statement::Comment(comment) => self.plan_comment(comment).await,
-            Statement::CreateIndex(create) => self.plan_create_index(create).await,
-            Statement::DropIndex(drop) => self.plan_drop_index(drop).await,
-            Statement::Describe(describe) => self.plan_describe(describe).await,
-            Statement::DescribeTable(describe) => self.plan_describe_table(&describe.table).await,
-            Statement::RefreshColumn(refresh) => self.plan_refresh(refresh).await,
-            Statement::ExplainRefresh(explain) => self.plan_explain_refresh(explain).await,
-            Statement::ShowJobs(_)
-            | Statement::ShowJobEvents(_)
-            | Statement::ShowJobSplits(_)
-            | Statement::DescribeJob(_)
-            | Statement::ExplainJob(_)
-            | Statement::ShowErrors(_)
-            | Statement::PauseJob(_)
-            | Statement::ResumeJob(_)
-            | Statement::CancelJob(_)
-            | Statement::WaitJob(_)
-            | Statement::ShowGpuClasses(_) => self.plan_jobs(statement).await,
-            session_statements!() => self.plan_session(statement),
-            Statement::CloneTable(_)
-            | Statement::AttachDatabase(_)
-            | Statement::CreateStorageIntegration(_)
-            | Statement::DropStorageIntegration(_)
-            | Statement::Prepare(_)
-            | Statement::Execute(_)
-            | Statement::Deallocate(_)
-            | Statement::DeclareCursor(_)
-            | Statement::Fetch(_)
-            | Statement::Move(_)
-            | Statement::CloseCursor(_) => Err(SqlError::not_supported(format!(
-                "{} is not supported yet",
-                statement.kind().replace('_', " ").to_uppercase()
-            ))),
-        }
+        })
     }
 }

@@ -147,6 +147,7 @@ impl VisitorMut for Postgres {
                 sets::compared(expr);
             }
             Expr::Subquery(_) => self.found.subqueries = true,
+            Expr::Substring { .. } => names::substring(expr),
             _ => {}
         }
         ControlFlow::Continue(())

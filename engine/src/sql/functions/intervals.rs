@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, IntervalMonthDayNanoArray, Time64MicrosecondArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, DurationNanosecondType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
     Time64MicrosecondType, TimeUnit,
 };
 use datafusion::common::{DataFusionError, Result};
@@ -94,11 +94,23 @@ pub(super) fn out_of_range() -> DataFusionError {
 /// Returns intervals of one form; a duration has days and time.
 fn intervals(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
-        DataType::Duration(_) => {
-            let nanos = cast(array, &DataType::Duration(TimeUnit::Nanosecond))?;
-            let nanos = nanos.as_primitive::<DurationNanosecondType>();
-            let days = |nanos: i64| IntervalMonthDayNano::new(0, (nanos / DAY_NANOS) as i32, nanos % DAY_NANOS);
-            Arc::new(nanos.iter().map(|nanos| nanos.map(days)).collect::<IntervalMonthDayNanoArray>())
+        DataType::Duration(unit) => {
+            // Nanoseconds of centuries do not fit 64 bits.
+            let nanos_of_one = i128::from(match unit {
+                TimeUnit::Second => 1_000_000_000,
+                TimeUnit::Millisecond => 1_000_000,
+                TimeUnit::Microsecond => 1_000,
+                TimeUnit::Nanosecond => 1,
+            });
+            let day = i128::from(DAY_NANOS);
+            let counts = cast(array, &DataType::Int64)?;
+            let interval = |count: i64| -> Result<IntervalMonthDayNano> {
+                let nanos = i128::from(count) * nanos_of_one;
+                let days = i32::try_from(nanos / day).map_err(|_| out_of_range())?;
+                Ok(IntervalMonthDayNano::new(0, days, (nanos % day) as i64))
+            };
+            let values = counts.as_primitive::<Int64Type>().iter().map(|count| count.map(interval).transpose());
+            Arc::new(values.collect::<Result<IntervalMonthDayNanoArray>>()?)
         }
         _ => cast(array, &INTERVAL)?,
     })

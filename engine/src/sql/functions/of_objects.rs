@@ -18,7 +18,7 @@ use crate::system::SystemContext;
 use crate::system::objects::RelationRow;
 
 /// The functions that also answer in a statement that reads no relation.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "pg_get_constraintdef",
     "pg_get_serial_sequence",
     "pg_get_userbyid",
@@ -29,6 +29,7 @@ pub const NAMES: [&str; 10] = [
     "shobj_description",
     "pg_table_is_visible",
     "pg_my_temp_schema",
+    "to_regclass",
 ];
 
 /// Returns the functions of one statement that reads the catalog.
@@ -90,12 +91,30 @@ pub async fn functions(context: &SystemContext) -> Result<Vec<ScalarUDF>> {
             Ok(ScalarValue::Int32(Some(temporary)))
         }),
         joined(),
+        numbers_of_names(&objects.relations, context.caller.search_path()),
         RowFunction::define("pg_table_is_visible", &[1], DataType::Boolean, Volatility::Stable, move |arguments| {
             let oid = arguments.first().and_then(number);
             let hidden = oid.and_then(|oid| hidden.get(&oid)).copied().unwrap_or(false);
             Ok(ScalarValue::Boolean(oid.map(|_| !hidden)))
         }),
     ])
+}
+
+/// `to_regclass(name)`: NULL for what is no relation.
+fn numbers_of_names(relations: &[RelationRow], path: Vec<String>) -> ScalarUDF {
+    let all = relations.iter().map(|row| ((row.schema.clone(), row.record.name.name.clone()), row.oid));
+    let numbers: HashMap<(String, String), i32> = all.collect();
+    RowFunction::define("to_regclass", &[1], DataType::Int32, Volatility::Stable, move |arguments| {
+        let Some(written) = arguments.first().and_then(text) else { return Ok(ScalarValue::Int32(None)) };
+        let parts =
+            super::of_privileges::name_parts(&written).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let find = |schema: &String, name: &String| numbers.get(&(schema.clone(), name.clone())).copied();
+        Ok(ScalarValue::Int32(match parts.as_slice() {
+            [name] => path.iter().find_map(|schema| find(schema, name)),
+            [schema, name] | [_, schema, name] => find(schema, name),
+            _ => None,
+        }))
+    })
 }
 
 /// `pg_get_indexdef(oid)`, and `pg_get_indexdef(oid, n, pretty)`: its `n`th column if

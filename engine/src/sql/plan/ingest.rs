@@ -3,6 +3,7 @@
 //! `merge_insert`; SQL has INSERT, MERGE and COPY.
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use futures::future::BoxFuture;
 use lancegate_catalog::{Table, TableKind, TableName};
 use lancegate_sql::ObjectName;
 
@@ -131,10 +132,12 @@ impl Engine {
     /// # Errors
     /// 42P01, 42P07, 42703 for a column that the table does not have, 428C9 for a
     /// computed one, 42804 for a type that does not fit.
-    pub async fn plan_ingest(&self, session: &Session, request: &IngestRequest) -> Result<Plan> {
-        let planner = Planner::new(self.clone(), session, "", &[]);
-        let plan = planner.ingest(request).await?;
-        Ok(Plan::Ingest(Box::new(plan)))
+    pub fn plan_ingest<'a>(&'a self, session: &'a Session, request: &'a IngestRequest) -> BoxFuture<'a, Result<Plan>> {
+        Box::pin(async move {
+            let planner = Planner::new(self.clone(), session, "", &[]);
+            let plan = planner.ingest(request).await?;
+            Ok(Plan::Ingest(Box::new(plan)))
+        })
     }
 }
 

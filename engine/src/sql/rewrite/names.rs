@@ -31,8 +31,22 @@ pub(super) fn keep_labels(select: &mut Select) {
             && (OTHER_NAMES.iter().any(|(ours, _)| *ours == name) || IN_OTHER_WORDS.contains(&name.as_str()))
         {
             *item = SelectItem::ExprWithAlias { expr: Expr::Function(function.clone()), alias: Ident::new(name) };
+        } else if let SelectItem::UnnamedExpr(expr) = item
+            && let Expr::Substring { shorthand, .. } = expr
+        {
+            let name = if *shorthand { "substr" } else { "substring" };
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::new(name) };
         }
     }
+}
+
+/// `substring(x FROM 2)` is `substr(x, 2)`: DataFusion has a function of its own for it, whatever is registered.
+pub(super) fn substring(expr: &mut Expr) {
+    let Expr::Substring { expr: text, substring_from: Some(from), substring_for, .. } = &*expr else { return };
+    let given = [Some(text), Some(from), substring_for.as_ref()];
+    let given =
+        given.into_iter().flatten().map(|part| FunctionArg::Unnamed(FunctionArgExpr::Expr(part.as_ref().clone())));
+    *expr = call_with("substr", given.collect());
 }
 
 /// Functions that are put in other words.

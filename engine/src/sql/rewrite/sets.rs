@@ -152,7 +152,15 @@ pub fn holds_query(values: &Values) -> bool {
     values.visit(&mut Queries).is_break()
 }
 
-/// Returns the same rows as a query, in their order.
+/// Returns the same rows as a query; their order is kept where it is the outermost one.
+pub fn in_order(values: &mut Values) -> Option<Query> {
+    match selected(values)? {
+        SetExpr::Query(query) => Some(*query),
+        row => Some(build::query(row)),
+    }
+}
+
+/// Returns the same rows as the body of a query.
 pub(super) fn selected(values: &mut Values) -> Option<SetExpr> {
     let width = values.rows.first()?.content.len();
     let mut rows = std::mem::take(&mut values.rows);

@@ -3,7 +3,7 @@
 use datafusion::logical_expr::LogicalPlan;
 use lancegate_sql::{Ident, ObjectName, ast};
 use sqlparser::ast::{
-    Expr, Insert, Query, SetExpr, Statement as Native, TableAlias, TableFactor, TableObject, TableWithJoins, Value,
+    Expr, Insert, Query, SetExpr, Statement as Native, TableAlias, TableObject, TableWithJoins, Value,
 };
 
 use super::{InsertPlan, default, exactly, is_computed, no_column, non_default, only_columns, select, table_schema};
@@ -96,13 +96,11 @@ impl Planner {
             }
         }
         let values = matches!(source.body.as_ref(), SetExpr::Values(_));
-        if mixes_numbers(table, &columns, &source)? {
-            source = build::query(build::all_columns(TableFactor::Derived {
-                lateral: false,
-                subquery: Box::new(source),
-                alias: Some(TableAlias { explicit: true, name: exactly("given"), columns: Vec::new(), at: None }),
-                sample: None,
-            }));
+        if mixes_numbers(table, &columns, &source)?
+            && let SetExpr::Values(values) = source.body.as_mut()
+            && let Some(query) = rewrite::sets::in_order(values)
+        {
+            source = query;
         }
         for column in &columns {
             if is_computed(table, column) {
