@@ -97,6 +97,7 @@ fn lance_is_imported_by_its_owners_only() {
         "merge",
         "rewrite_rows",
         "tables",
+        "turns",
     ];
     let changes = changes.map(|name| format!("engine/src/exec/{name}.rs"));
     let binds = [
