@@ -137,7 +137,7 @@ impl Coercions {
         if !kinds.iter().any(DataType::is_floating) || !kinds.iter().any(DataType::is_decimal) {
             return false;
         }
-        let single = !kinds.iter().any(|kind| *kind == DataType::Float64);
+        let single = !kinds.contains(&DataType::Float64);
         let exact = |value: &Expr| is_single(value).is_some();
         let decimals = || values.iter().zip(kinds).filter(|(_, kind)| kind.is_decimal());
         // A column of `real` stays as it is beside literals that are one.
@@ -172,7 +172,7 @@ impl Coercions {
         }
         let Some(from) = kind(&expr, schema) else { return unchanged(expr, field) };
         if from.is_string() && input::reads(to) {
-            return self.from_text(*expr, &field).map(Transformed::yes);
+            return self.of_text(*expr, &field).map(Transformed::yes);
         }
         if to.is_floating() && from.is_decimal() {
             return Ok(Transformed::yes(self.float(*expr, *to == DataType::Float32)));
@@ -190,7 +190,7 @@ impl Coercions {
         Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(rounded), field })))
     }
 
-    fn from_text(&self, text: Expr, to: &FieldRef) -> Result<Expr> {
+    fn of_text(&self, text: Expr, to: &FieldRef) -> Result<Expr> {
         let to = to.data_type();
         if let Expr::Literal(ScalarValue::Utf8(Some(literal)), metadata) = &text {
             if let Some(moment) = self.moment(literal, to) {
