@@ -11,7 +11,7 @@ use sqlparser::ast::{
     ValueWithSpan, VisitMut, VisitorMut,
 };
 
-use super::{build, sets};
+use super::build;
 use crate::sql::functions::{of_text, sequences};
 
 /// Functions of several rows whose one column PostgreSQL calls as the function,
@@ -168,10 +168,11 @@ impl VisitorMut for Rows {
     type Break = ();
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        if let SetExpr::Values(values) = query.body.as_mut()
-            && let Some(body) = sets::selected(values)
-        {
-            *query.body = body;
+        if let SetExpr::Values(values) = query.body.as_mut() {
+            let rows: Vec<SetExpr> = std::mem::take(&mut values.rows).into_iter().map(row).collect();
+            if let Some(all) = united(rows) {
+                *query.body = all;
+            }
         }
         ControlFlow::Continue(())
     }

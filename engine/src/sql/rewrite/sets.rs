@@ -161,7 +161,7 @@ pub fn in_order(values: &mut Values) -> Option<Query> {
 }
 
 /// Returns the same rows as the body of a query.
-pub(super) fn selected(values: &mut Values) -> Option<SetExpr> {
+fn selected(values: &mut Values) -> Option<SetExpr> {
     let width = values.rows.first()?.content.len();
     let mut rows = std::mem::take(&mut values.rows);
     if rows.len() == 1 {
