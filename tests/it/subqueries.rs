@@ -257,6 +257,8 @@ async fn columns_beside_a_wildcard_have_their_names() {
             ("SELECT count(*) FROM (SELECT n.*, n.a FROM n, k) s", &["9"]),
             ("SELECT b FROM (SELECT n.*, a FROM n) s WHERE b = 'x'", &["x"]),
             ("SELECT *, a, upper(b) FROM n WHERE a = 1", &["1|x|1|X"]),
+            ("SELECT n.* FROM public.n WHERE a = 1", &["1|x"]),
+            ("SELECT n.*, m.a FROM public.n JOIN public.n AS m ON m.a = n.a WHERE n.a = 3", &["3|y|3"]),
         ],
     )
     .await;

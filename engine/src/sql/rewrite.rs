@@ -163,6 +163,7 @@ impl VisitorMut for Postgres {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         lateral::functions_beside(select);
+        names::whole_rows(select);
         names::keep_labels(select);
         forms::exists_as_value(select);
         sets::in_as_value(select);

@@ -200,7 +200,7 @@ mod tests {
             ),
             (
                 "SELECT id FROM s.docs CROSS JOIN LATERAL unnest(tags) t JOIN k ON k.tag = t.t",
-                "SELECT id FROM (SELECT docs.*, unnest(tags) AS t FROM s.docs) AS docs JOIN k ON k.tag = docs.t",
+                "SELECT id FROM (SELECT s.docs.*, unnest(tags) AS t FROM s.docs) AS docs JOIN k ON k.tag = docs.t",
             ),
             ("SELECT * FROM a, b, unnest(list) x", "SELECT * FROM a, b, UNNEST(list) x (x)"),
             ("SELECT * FROM a, unnest(ARRAY[1, 2]) x", "SELECT * FROM a, UNNEST(ARRAY[1, 2]) x (x)"),

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArguments, GroupByExpr, Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, TimezoneInfo, VisitMut,
-    VisitorMut,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
+    TimezoneInfo, VisitMut, VisitorMut,
 };
 
 use super::build;
@@ -36,6 +36,27 @@ pub(super) fn keep_labels(select: &mut Select) {
         {
             let name = if *shorthand { "substr" } else { "substring" };
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::new(name) };
+        }
+    }
+}
+
+/// `t.*` of `FROM s.t` is `s.t.*`: DataFusion knows the relation by its whole name.
+pub(super) fn whole_rows(select: &mut Select) {
+    let factors = select
+        .from
+        .iter()
+        .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
+    let named = factors.filter_map(|factor| match factor {
+        TableFactor::Table { name, alias: None, args: None, .. } if name.0.len() > 1 => Some(name.clone()),
+        _ => None,
+    });
+    let named: Vec<ObjectName> = named.collect();
+    for item in &mut select.projection {
+        if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) = item
+            && name.0.len() == 1
+            && let Some(whole) = named.iter().find(|whole| last_name(whole) == last_name(name))
+        {
+            *name = whole.clone();
         }
     }
 }
