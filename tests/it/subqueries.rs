@@ -318,6 +318,16 @@ async fn functions_in_from_see_the_row_beside_them() {
             ("SELECT id, g FROM l, generate_series(1, l.m) g ORDER BY id, g", &["1|1", "1|2", "2|1"]),
             ("SELECT l.id, n.b, x FROM l, unnest(l.tags) x JOIN n ON n.a = 2 WHERE l.id = 2", &["2|∅|b"]),
             ("SELECT x FROM l, unnest(ARRAY[1, 2]) x WHERE l.id = 1 ORDER BY x", &["1", "2"]),
+            (
+                "SELECT id, tag FROM l LEFT JOIN LATERAL unnest(l.tags) AS tag ON true ORDER BY id, tag",
+                &["1|a", "1|b", "2|b", "3|∅"],
+            ),
+            (
+                "SELECT l.id, t.tag, t.n FROM l, unnest(l.tags) WITH ORDINALITY AS t(tag, n) ORDER BY id, n",
+                &["1|a|1", "1|b|2", "2|b|1"],
+            ),
+            ("SELECT id, x FROM l LEFT JOIN LATERAL generate_series(1, l.m) x ON true WHERE id = 3", &["3|∅"]),
+            ("SELECT * FROM unnest(ARRAY[7, 8]) WITH ORDINALITY AS t(x, n) ORDER BY n", &["7|1", "8|2"]),
         ],
     )
     .await;
@@ -325,4 +335,20 @@ async fn functions_in_from_see_the_row_beside_them() {
     let columns = client.query(named, &[&"\"public\" . \"l\""]).await.unwrap();
     let columns: Vec<String> = columns.iter().map(|row| row.get(0)).collect();
     assert_eq!(columns, ["id", "tags", "m"]);
+}
+
+/// A subquery in RETURNING that names the table reads it as it was before the change.
+#[tokio::test]
+async fn a_subquery_in_returning_reads_the_table() {
+    let (_gateway, client) = started().await;
+    all(
+        &client,
+        &[
+            ("INSERT INTO n VALUES (9, 'z') RETURNING a, (SELECT max(a) FROM n)", &["9|3"]),
+            ("UPDATE n SET a = a + 1 WHERE a = 9 RETURNING public.n.a, n.b, (SELECT count(*) FROM n)", &["10|z|4"]),
+            ("UPDATE n AS m SET a = 11 WHERE a = 10 RETURNING m.a, (SELECT max(a) FROM n)", &["11|10"]),
+            ("DELETE FROM public.n WHERE a = 11 RETURNING *, a IN (SELECT id FROM k)", &["11|z|f"]),
+        ],
+    )
+    .await;
 }

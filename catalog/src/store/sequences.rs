@@ -1,8 +1,9 @@
 //! The sequences of serial and identity columns: the number that comes next.
 //!
 //! A sequence belongs to a field of a table, so it stays when the column or the table is
-//! renamed, is given on when the column gets another type, and goes with the table. Numbers are never given out twice, also after power
-//! loss; one that was drawn and not used is a gap, as in PostgreSQL.
+//! renamed, is given on when the column gets another type, and goes with the table. Numbers
+//! are never given out twice, also after power loss; one that was drawn and not used is a
+//! gap, as in PostgreSQL.
 
 use sqlx::Row;
 

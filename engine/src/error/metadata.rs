@@ -32,7 +32,7 @@ impl From<CatalogError> for SqlError {
                 SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
                 format!("cannot drop {} {name} because other objects depend on it", word(kind)),
             )
-            .hint("Drop what is in it first."),
+            .hint("Use DROP ... CASCADE to drop what is in it, too."),
             CatalogError::InvalidName { .. } => Self::new(SqlState::INVALID_NAME, message),
             CatalogError::TooManyJobs { max, .. } => Self::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
                 .detail(format!("A user may have {max} unfinished jobs."))

@@ -65,6 +65,15 @@ fn from_ref(error: &DataFusionError) -> SqlError {
 }
 
 fn not_implemented(message: &str) -> SqlError {
+    if message.starts_with("Physical plan does not support logical expression")
+        && ["OuterReferenceColumn", "ScalarSubquery", "InSubquery", "Exists", "SetComparison"]
+            .iter()
+            .any(|kind| message.contains(kind))
+    {
+        return SqlError::not_supported("this subquery is not supported where it stands")
+            .hint("Join with a query in FROM instead.");
+    }
+
     let number = message.starts_with("Decimal ")
         && (message.contains("supported scale") || message.contains("supported precision"));
     let unknown_type = message.strip_prefix("Unsupported SQL type ").filter(|name| {

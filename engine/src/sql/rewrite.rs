@@ -29,6 +29,7 @@ mod joins;
 pub mod known;
 mod lateral;
 pub mod names;
+pub mod outside;
 pub mod sets;
 pub mod versions;
 

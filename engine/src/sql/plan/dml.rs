@@ -176,7 +176,7 @@ impl Planner {
             forget_target(&mut rows, &table);
         }
         let from = TableWithJoins { joins: Vec::new(), ..update.table.clone() };
-        let returning = self.plan_returning(update.returning.as_ref(), (&target.name, from), &table).await?;
+        let returning = self.plan_returning(update.returning.as_ref(), from, &table).await?;
         Ok(Plan::Update(Box::new(UpdatePlan { table, rows, assigned, drawn, rebind, returning })))
     }
 
@@ -196,7 +196,7 @@ impl Planner {
         let target = select::target(from)?;
         let table = self.change_target(&target.name).await?;
         let named = TableWithJoins { joins: Vec::new(), ..from.clone() };
-        let returning = self.plan_returning(delete.returning.as_ref(), (&target.name, named), &table).await?;
+        let returning = self.plan_returning(delete.returning.as_ref(), named, &table).await?;
         if delete.selection.is_none() && delete.using.is_none() && returning.is_none() {
             return Ok(Plan::Delete(Box::new(DeletePlan { table, rows: None, returning })));
         }

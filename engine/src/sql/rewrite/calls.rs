@@ -9,6 +9,7 @@ use sqlparser::ast::{
 };
 
 use super::forms::{call_with, last_name};
+use super::outside;
 use crate::sql::opaque;
 
 /// Aggregates whose results DataFusion tells apart by the text of their arguments, in which it leaves casts out.
@@ -44,52 +45,32 @@ pub(super) fn number_sequence_call(function: &mut Function, count: &mut usize) {
 
 /// Tells aggregates of one query apart that differ by casts alone.
 pub(super) fn distinguish_aggregates(query: &mut Query) {
-    let mut aggregates = Aggregates { depth: 0, known: HashMap::new() };
+    // The calls of each text without casts.
+    let mut known: HashMap<String, Vec<String>> = HashMap::new();
+    let mut distinguish = |expr: &mut Expr| distinguish_aggregate(expr, &mut known);
     if let SetExpr::Select(select) = query.body.as_mut() {
-        let _ = select.projection.visit(&mut aggregates);
-        let _ = select.having.visit(&mut aggregates);
+        outside::of_subqueries(&mut select.projection, &mut distinguish);
+        outside::of_subqueries(&mut select.having, &mut distinguish);
         if let Some(OrderBy { kind: OrderByKind::Expressions(exprs), .. }) = &mut query.order_by {
-            let _ = exprs.visit(&mut aggregates);
+            outside::of_subqueries(exprs, &mut distinguish);
         }
     }
 }
 
-struct Aggregates {
-    depth: usize,
-    /// The calls of each text without casts.
-    known: HashMap<String, Vec<String>>,
-}
-
-impl VisitorMut for Aggregates {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
+fn distinguish_aggregate(expr: &mut Expr, known: &mut HashMap<String, Vec<String>>) {
+    let Expr::Function(function) = expr else { return };
+    if !last_name(&function.name).is_some_and(|name| AGGREGATES.contains(&name.as_str())) {
+        return;
     }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Expr::Function(function) = expr
-            && last_name(&function.name).is_some_and(|name| AGGREGATES.contains(&name.as_str()))
-        {
-            let (written, mut bare) = (function.to_string(), Expr::Function(function.clone()));
-            let _ = bare.visit(&mut WithoutCasts);
-            let same = self.known.entry(bare.to_string()).or_default();
-            let index = same.iter().position(|known| *known == written).unwrap_or_else(|| {
-                same.push(written);
-                same.len() - 1
-            });
-            if index > 0 {
-                distinguish(function, index);
-            }
-        }
-        ControlFlow::Continue(())
+    let (written, mut bare) = (function.to_string(), Expr::Function(function.clone()));
+    let _ = bare.visit(&mut WithoutCasts);
+    let same = known.entry(bare.to_string()).or_default();
+    let index = same.iter().position(|known| *known == written).unwrap_or_else(|| {
+        same.push(written);
+        same.len() - 1
+    });
+    if index > 0 {
+        distinguish(function, index);
     }
 }
 

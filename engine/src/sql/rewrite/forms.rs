@@ -11,7 +11,7 @@ use sqlparser::ast::{
     ValueWithSpan, VisitMut, VisitorMut,
 };
 
-use super::build;
+use super::{build, outside};
 use crate::sql::functions::{of_text, sequences};
 
 /// Functions of several rows whose one column PostgreSQL calls as the function,
@@ -89,36 +89,12 @@ fn one_value(function: &str, args: &TableFunctionArgs, alias: Option<TableAlias>
 pub(super) fn exists_as_value(select: &mut Select) {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-            let _ = expr.visit(&mut Exists { depth: 0 });
+            outside::of_subqueries(expr, |expr| {
+                if let Expr::Exists { subquery, negated } = expr {
+                    *expr = Expr::Subquery(Box::new(counted(subquery.as_ref().clone(), *negated)));
+                }
+            });
         }
-    }
-}
-
-/// Replaces EXISTS outside of subqueries, whose own select lists are visited by themselves.
-struct Exists {
-    depth: usize,
-}
-
-impl VisitorMut for Exists {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Expr::Exists { subquery, negated } = expr
-        {
-            *expr = Expr::Subquery(Box::new(counted(subquery.as_ref().clone(), *negated)));
-        }
-        ControlFlow::Continue(())
     }
 }
 

@@ -1,15 +1,13 @@
 //! Joins with USING: each column of the list is there once, in front of the others, and is that of the left side, of
 //! the right side, or whichever is not NULL (PostgreSQL, "Joined Tables"). DataFusion takes the left one always.
 
-use std::ops::ControlFlow;
-
 use sqlparser::ast::{
     ExcludeSelectItem, Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
-    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, VisitMut, VisitorMut,
-    WildcardAdditionalOptions,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
 use super::forms::call_with;
+use super::outside;
 use crate::error::{Result, SqlError};
 
 /// Which side a merged column is of.
@@ -32,8 +30,9 @@ pub(super) fn merged_columns(select: &mut Select) -> Result<()> {
     let Some(merged) = Merged::of(&select.from) else {
         return match sides.iter().all(|side| *side == Side::Left) {
             true => Ok(()),
-            false => Err(SqlError::not_supported("RIGHT and FULL JOIN that merge columns of several joins")
-                .hint("Join with ON, and name the columns that are meant.")),
+            false => Err(SqlError::not_supported("this RIGHT or FULL JOIN that merges columns is not supported")
+                .detail("Columns are merged with USING, and by one join of two relations with names.")
+                .hint("Join with ON, and say which column is meant.")),
         };
     };
     let mut projection = Vec::with_capacity(select.projection.len());
@@ -49,13 +48,18 @@ pub(super) fn merged_columns(select: &mut Select) -> Result<()> {
         }
     }
     select.projection = projection;
-    let mut names = Names { merged: &merged, depth: 0 };
-    for item in &mut select.projection {
-        let _ = item.visit(&mut names);
-    }
-    let _ = select.selection.visit(&mut names);
-    let _ = select.group_by.visit(&mut names);
-    let _ = select.having.visit(&mut names);
+    // In a subquery the name may be another's.
+    let mut named = |expr: &mut Expr| {
+        if let Expr::Identifier(name) = expr
+            && merged.has(name)
+        {
+            *expr = merged.value(name);
+        }
+    };
+    outside::of_subqueries(&mut select.projection, &mut named);
+    outside::of_subqueries(&mut select.selection, &mut named);
+    outside::of_subqueries(&mut select.group_by, &mut named);
+    outside::of_subqueries(&mut select.having, &mut named);
     Ok(())
 }
 
@@ -154,35 +158,5 @@ fn shown(factor: &TableFactor) -> Option<ObjectName> {
             alias.as_ref().map(|alias| ObjectName::from(vec![alias.name.clone()]))
         }
         _ => None,
-    }
-}
-
-struct Names<'a> {
-    merged: &'a Merged,
-    depth: usize,
-}
-
-impl VisitorMut for Names<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        // In a subquery the name may be another's.
-        if self.depth == 0
-            && let Expr::Identifier(name) = expr
-            && self.merged.has(name)
-        {
-            *expr = self.merged.value(name);
-        }
-        ControlFlow::Continue(())
     }
 }

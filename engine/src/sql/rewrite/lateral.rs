@@ -1,12 +1,14 @@
 //! `FROM t, unnest(t.list) AS x` and `FROM t, generate_series(1, t.n) AS x`: a function whose arguments are columns of what
 //! stands before it. DataFusion plans it in the select list, so it is put there: of a query that takes the place of `t`.
+//! So is any `unnest(…) WITH ORDINALITY`, whose numbers are a second function beside it.
 
 use std::ops::ControlFlow;
 
+use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableFunctionArgs, TableWithJoins, Value, Visit,
-    VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr, Ident, JoinConstraint, JoinOperator, ObjectName,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableFunctionArgs,
+    TableWithJoins, Value, Visit, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
 use super::build;
@@ -17,41 +19,56 @@ pub(super) fn functions_beside(select: &mut Select) {
     while let Some(moved) = take_one(&mut select.from) {
         let _ = select.visit(&mut Renamed(&moved));
     }
+    for item in &mut select.from {
+        let joined = item.joins.iter_mut().map(|join| &mut join.relation);
+        std::iter::once(&mut item.relation).chain(joined).for_each(number_alone);
+    }
 }
 
-/// What a function in FROM is called, and what it is a column of now.
+/// What a function in FROM is called, and what its columns are of now.
 struct Moved {
     function: String,
     relation: Ident,
 }
 
+/// A function in FROM that gives rows.
+struct Rows {
+    /// The array that has them.
+    array: Expr,
+    /// What it is called.
+    name: Ident,
+    /// The name of its column, and of the numbers of its rows if it has any.
+    columns: (Ident, Option<Ident>),
+}
+
 fn take_one(from: &mut Vec<TableWithJoins>) -> Option<Moved> {
     for index in 0..from.len() {
         if index > 0
-            && let Some((rows, alias)) = rows_of(&from[index].relation)
+            && let Some(rows) = rows_of(&from[index].relation)
         {
             let names: Vec<Ident> = from[..index].iter().flat_map(factors).filter_map(shown).collect();
-            if let Some(relation) = owner(&rows, &names) {
+            if let Some(relation) = owner(&rows.array, &names) {
                 let joins = from.remove(index).joins;
                 // What was joined to the function is joined to what holds it now.
-                let holder = from
-                    .iter_mut()
-                    .find(|item| factors(item).any(|factor| shown(factor).as_ref() == Some(&relation)))?;
+                let holds =
+                    |item: &&mut TableWithJoins| factors(item).any(|factor| shown(factor).as_ref() == Some(&relation));
+                let holder = from.iter_mut().find(holds)?;
                 holder.joins.extend(joins);
-                return put(holder, &relation, rows, alias);
+                return put(holder, &relation, rows);
             }
         }
         for join in 0..from[index].joins.len() {
             let item = &from[index];
-            if !is_cross(&item.joins[join].join_operator) {
-                continue;
-            }
-            let Some((rows, alias)) = rows_of(&item.joins[join].relation) else { continue };
+            let Some(keeps) = keeps_rows(&item.joins[join].join_operator) else { continue };
+            let Some(mut rows) = rows_of(&item.joins[join].relation) else { continue };
             let before = std::iter::once(&item.relation).chain(item.joins[..join].iter().map(|join| &join.relation));
             let names: Vec<Ident> = before.filter_map(shown).collect();
-            if let Some(relation) = owner(&rows, &names) {
+            if let Some(relation) = owner(&rows.array, &names) {
+                if keeps {
+                    rows.array = never_empty(rows.array);
+                }
                 from[index].joins.remove(join);
-                return put(&mut from[index], &relation, rows, alias);
+                return put(&mut from[index], &relation, rows);
             }
         }
     }
@@ -62,48 +79,94 @@ fn factors(item: &TableWithJoins) -> impl Iterator<Item = &TableFactor> {
     std::iter::once(&item.relation).chain(item.joins.iter().map(|join| &join.relation))
 }
 
-/// Every row with every row, which a function of the row needs; an outer join would have to keep rows without any.
-fn is_cross(operator: &JoinOperator) -> bool {
-    match operator {
-        JoinOperator::CrossJoin(_) => true,
-        JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => match constraint {
-            JoinConstraint::On(Expr::Value(value)) => value.value == Value::Boolean(true),
-            JoinConstraint::None => true,
-            _ => false,
-        },
-        _ => false,
+/// Returns whether a join keeps rows that the function has none for; `None` for a join with a condition, and for those
+/// that keep rows of the function.
+fn keeps_rows(operator: &JoinOperator) -> Option<bool> {
+    let (constraint, keeps) = match operator {
+        JoinOperator::CrossJoin(_) => return Some(false),
+        JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, false),
+        JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, true),
+        _ => return None,
+    };
+    match constraint {
+        JoinConstraint::On(Expr::Value(value)) if value.value == Value::Boolean(true) => Some(keeps),
+        JoinConstraint::None if !keeps => Some(false),
+        _ => None,
     }
 }
 
-/// Returns the call of a function in FROM that gives rows of one column, and the name of the column.
-fn rows_of(factor: &TableFactor) -> Option<(Expr, Ident)> {
-    let named = |alias: &Option<TableAlias>, function: &str| match alias {
-        Some(TableAlias { name, columns, .. }) => match columns.as_slice() {
-            [] => Some(name.clone()),
-            [column] if column.name == *name => Some(name.clone()),
-            _ => None,
-        },
-        None => Some(Ident::new(function)),
-    };
-    match factor {
-        TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality: false, .. } => {
+fn argument(expr: Expr) -> FunctionArg {
+    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
+}
+
+/// An array with one NULL instead of one without elements, or none.
+fn never_empty(array: Expr) -> Expr {
+    let zero = Expr::Value(Value::Number("0".to_owned(), false).with_empty_span());
+    let null = Expr::Value(Value::Null.with_empty_span());
+    let count = Box::new(call_with("cardinality", vec![argument(array.clone())]));
+    let condition = Expr::BinaryOp { left: count, op: BinaryOperator::Gt, right: Box::new(zero) };
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition, result: array }],
+        else_result: Some(Box::new(call_with("make_array", vec![argument(null)]))),
+    }
+}
+
+fn rows_of(factor: &TableFactor) -> Option<Rows> {
+    let (array, alias, ordinality, function) = match factor {
+        TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
             let [array] = array_exprs.as_slice() else { return None };
-            let argument = FunctionArg::Unnamed(FunctionArgExpr::Expr(array.clone()));
-            Some((call_with("unnest", vec![argument]), named(alias, "unnest")?))
+            (array.clone(), alias, *with_ordinality, "unnest".to_owned())
         }
-        TableFactor::Table { name, alias, args: Some(TableFunctionArgs { args, .. }), .. }
-        | TableFactor::Function { name, alias, args, with_ordinality: false, .. } => {
+        TableFactor::Table { name, alias, args: Some(TableFunctionArgs { args, .. }), with_ordinality, .. }
+        | TableFactor::Function { name, alias, args, with_ordinality, .. } => {
             let function = last_name(name)?;
-            let call = call_with(&function, args.clone());
-            let rows = match function.as_str() {
-                "unnest" => call,
-                "generate_series" => call_with("unnest", vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(call))]),
+            let array = match (function.as_str(), args.as_slice()) {
+                ("unnest", [FunctionArg::Unnamed(FunctionArgExpr::Expr(array))]) => array.clone(),
+                ("generate_series", args) => call_with("generate_series", args.to_vec()),
                 _ => return None,
             };
-            Some((rows, named(alias, &function)?))
+            (array, alias, *with_ordinality, function)
         }
-        _ => None,
+        _ => return None,
+    };
+    let name = alias.as_ref().map_or_else(|| Ident::new(function), |alias| alias.name.clone());
+    let columns: Vec<Ident> = alias.iter().flat_map(|alias| &alias.columns).map(|column| column.name.clone()).collect();
+    if columns.len() > 1 + usize::from(ordinality) {
+        return None;
     }
+    let mut columns = columns.into_iter();
+    let value = columns.next().unwrap_or_else(|| name.clone());
+    let number = ordinality.then(|| columns.next().unwrap_or_else(|| Ident::new("ordinality")));
+    Some(Rows { array, name, columns: (value, number) })
+}
+
+impl Rows {
+    /// Returns them as items of a select list.
+    fn items(self) -> Vec<SelectItem> {
+        let one = Expr::Value(Value::Number("1".to_owned(), false).with_empty_span());
+        let count = call_with("cardinality", vec![argument(self.array.clone())]);
+        let numbers = call_with("generate_series", vec![argument(one), argument(count)]);
+        let item = |array: Expr, alias: Ident| SelectItem::ExprWithAlias {
+            expr: call_with("unnest", vec![argument(array)]),
+            alias,
+        };
+        let (value, number) = self.columns;
+        std::iter::once(item(self.array, value)).chain(number.map(|number| item(numbers, number))).collect()
+    }
+}
+
+/// Makes a query of a function that numbers its rows and is of no other relation.
+fn number_alone(factor: &mut TableFactor) {
+    let Some(rows) = rows_of(factor).filter(|rows| rows.columns.1.is_some() && columns_of(&rows.array).is_empty())
+    else {
+        return;
+    };
+    let alias = TableAlias { explicit: true, name: rows.name.clone(), columns: Vec::new(), at: None };
+    let query = build::query(SetExpr::Select(Box::new(build::select(rows.items(), Vec::new(), None))));
+    *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias: Some(alias), sample: None };
 }
 
 /// Returns the name that columns of a relation are qualified with, if it can be put into a query.
@@ -117,8 +180,8 @@ fn shown(factor: &TableFactor) -> Option<Ident> {
     }
 }
 
-/// Returns the one relation whose columns a call names; a column without a qualifier is of the only relation there is.
-fn owner(call: &Expr, names: &[Ident]) -> Option<Ident> {
+/// Returns the qualifiers of the columns that an expression names.
+fn columns_of(expr: &Expr) -> Vec<Option<Ident>> {
     struct Columns(Vec<Option<Ident>>);
     impl Visitor for Columns {
         type Break = ();
@@ -133,9 +196,15 @@ fn owner(call: &Expr, names: &[Ident]) -> Option<Ident> {
         }
     }
     let mut columns = Columns(Vec::new());
-    let _ = call.visit(&mut columns);
+    let _ = expr.visit(&mut columns);
+    columns.0
+}
+
+/// Returns the one relation whose columns an expression names; a column without a qualifier is of the only relation
+/// there is.
+fn owner(expr: &Expr, names: &[Ident]) -> Option<Ident> {
     let mut owner: Option<Ident> = None;
-    for column in columns.0 {
+    for column in columns_of(expr) {
         let named = match (column, names) {
             (Some(qualifier), names) => names.iter().find(|name| folded(name) == folded(&qualifier))?,
             (None, [only]) => only,
@@ -153,21 +222,22 @@ fn folded(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
 }
 
-/// Puts `(SELECT r.*, <call> AS <column> FROM <r>) AS r` in the place of `r`.
-fn put(item: &mut TableWithJoins, relation: &Ident, call: Expr, column: Ident) -> Option<Moved> {
+/// Puts `(SELECT r.*, <function> AS <column> FROM <r>) AS r` in the place of `r`.
+fn put(item: &mut TableWithJoins, relation: &Ident, rows: Rows) -> Option<Moved> {
     let joined = item.joins.iter_mut().map(|join| &mut join.relation);
-    let factor =
-        std::iter::once(&mut item.relation).chain(joined).find(|factor| shown(factor).as_ref() == Some(relation))?;
-    let all = SelectItem::QualifiedWildcard(
+    let mut all = std::iter::once(&mut item.relation).chain(joined);
+    let factor = all.find(|factor| shown(factor).as_ref() == Some(relation))?;
+    let own = SelectItem::QualifiedWildcard(
         SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![relation.clone()])),
         WildcardAdditionalOptions::default(),
     );
-    let rows = SelectItem::ExprWithAlias { expr: call, alias: column.clone() };
+    let moved = Moved { function: folded(&rows.name), relation: relation.clone() };
+    let items = std::iter::once(own).chain(rows.items()).collect();
     let inner = TableWithJoins { relation: factor.clone(), joins: Vec::new() };
-    let query = build::query(SetExpr::Select(Box::new(build::select(vec![all, rows], vec![inner], None))));
+    let query = build::query(SetExpr::Select(Box::new(build::select(items, vec![inner], None))));
     let alias = TableAlias { explicit: true, name: relation.clone(), columns: Vec::new(), at: None };
     *factor = TableFactor::Derived { lateral: false, subquery: Box::new(query), alias: Some(alias), sample: None };
-    Some(Moved { function: folded(&column), relation: relation.clone() })
+    Some(moved)
 }
 
 struct Renamed<'a>(&'a Moved);
@@ -206,7 +276,19 @@ mod tests {
             ("SELECT * FROM a, unnest(ARRAY[1, 2]) x", "SELECT * FROM a, UNNEST(ARRAY[1, 2]) x (x)"),
             (
                 "SELECT * FROM a LEFT JOIN LATERAL unnest(a.list) x ON true",
-                "SELECT * FROM a LEFT JOIN LATERAL unnest(a.list) x ON true",
+                "SELECT * FROM (SELECT a.*, unnest(CASE WHEN cardinality(a.list) > 0 THEN a.list ELSE make_array(NULL) END) AS x FROM a) AS a",
+            ),
+            (
+                "SELECT t.tag, n FROM a, unnest(a.list) WITH ORDINALITY AS t(tag, n)",
+                "SELECT a.tag, n FROM (SELECT a.*, unnest(a.list) AS tag, unnest(generate_series(1, cardinality(a.list))) AS n FROM a) AS a",
+            ),
+            (
+                "SELECT * FROM unnest(ARRAY[3]) WITH ORDINALITY",
+                "SELECT * FROM (SELECT unnest(ARRAY[3]) AS unnest, unnest(generate_series(1, cardinality(ARRAY[3]))) AS ordinality) AS unnest",
+            ),
+            (
+                "SELECT * FROM a LEFT JOIN LATERAL unnest(a.list) x ON x = 1",
+                "SELECT * FROM a LEFT JOIN LATERAL unnest(a.list) x ON x = 1",
             ),
         ];
         for (text, expected) in cases {

@@ -6,11 +6,11 @@ use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr, Ident, OrderBy, OrderByExpr, OrderByKind,
     OrderByOptions, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-    Value, Values, Visit, VisitMut, Visitor, VisitorMut,
+    Value, Values, Visit, Visitor,
 };
 
-use super::build;
 use super::forms::{call_with, row, united};
+use super::{build, outside};
 use crate::sql::opaque;
 
 /// What a set is called inside of a rewritten expression, and its column.
@@ -55,7 +55,7 @@ pub(super) fn in_as_value(select: &mut Select) {
         let unnamed =
             matches!(item, SelectItem::UnnamedExpr(Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. }));
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-            let _ = expr.visit(&mut Members { depth: 0 });
+            outside::of_subqueries(expr, member_as_value);
             if unnamed && matches!(expr, Expr::Case { .. }) {
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', "?column?") };
             }
@@ -63,34 +63,12 @@ pub(super) fn in_as_value(select: &mut Select) {
     }
 }
 
-struct Members {
-    depth: usize,
-}
-
-impl VisitorMut for Members {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.depth > 0 {
-            return ControlFlow::Continue(());
-        }
-        compared(expr);
-        if let Expr::InSubquery { expr: member, subquery, negated } = expr
-            && !matches!(member.as_ref(), Expr::Tuple(_))
-        {
-            *expr = membership(member, subquery, *negated);
-        }
-        ControlFlow::Continue(())
+fn member_as_value(expr: &mut Expr) {
+    compared(expr);
+    if let Expr::InSubquery { expr: member, subquery, negated } = expr
+        && !matches!(member.as_ref(), Expr::Tuple(_))
+    {
+        *expr = membership(member, subquery, *negated);
     }
 }
 

@@ -49,7 +49,7 @@ impl Planner {
         let source = self.bind_change(native, &name, &finish).await?;
         let from = TableWithJoins { relation: build::table(native_name.clone(), alias(insert)), joins: Vec::new() };
         let named = select::target(&from)?;
-        let returning = self.plan_returning(insert.returning.as_ref(), (&name, from.clone()), &table).await?;
+        let returning = self.plan_returning(insert.returning.as_ref(), from.clone(), &table).await?;
         if let Some(conflict) = conflict {
             let target = (table, named, from.relation);
             return self.plan_conflict(target, (insert, conflict), source, returning).await;

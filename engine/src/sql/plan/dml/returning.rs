@@ -2,7 +2,8 @@
 //!
 //! It is bound like `SELECT <list> FROM <target>`, with a relation in the place of
 //! the table that has no rows yet. When the change has committed, the rows that it
-//! has kept take that relation's place.
+//! has kept take that relation's place. The relation has a name of its own, so that a
+//! subquery that names the table reads the table, as it was before the change.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,13 +17,16 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use lancegate_sql::ObjectName;
-use sqlparser::ast::{SelectItem, SetExpr, Statement as Native, TableWithJoins};
+use sqlparser::ast::{
+    Expr as NativeExpr, Ident, Select, SelectItem, SetExpr, Statement as Native, TableAlias, TableFactor,
+    TableWithJoins,
+};
 
 use super::QueryPlan;
 use crate::error::{Result, SqlError};
 use crate::sql::plan::Planner;
 use crate::sql::resolve::BoundTable;
-use crate::sql::rewrite::build;
+use crate::sql::rewrite::{build, outside};
 use crate::sqlstate::SqlState;
 use crate::storage::provider;
 
@@ -74,23 +78,51 @@ impl Planner {
     pub(super) async fn plan_returning(
         &self,
         items: Option<&Vec<SelectItem>>,
-        (target, from): (&ObjectName, TableWithJoins),
+        from: TableWithJoins,
         table: &BoundTable,
     ) -> Result<Option<Returning>> {
         let Some(items) = items else { return Ok(None) };
         let rows = Arc::new(provider::visible_schema(&table.dataset));
-        let select = build::select(items.clone(), vec![from], None);
+        let select = over_changed(items.clone(), from)?;
         let query = Native::Query(Box::new(build::query(SetExpr::Select(Box::new(select)))));
         let kept: Arc<dyn TableProvider> = Arc::new(KeptRows { schema: Arc::clone(&rows) });
         // What the client declared is of the rest of the statement.
         let planner = Self { declared: Arc::from([]), ..self.clone() };
-        let query = planner.bind_over(query, target, &kept).await?;
+        let query = planner.bind_over(query, &ObjectName::bare(CHANGED), &kept).await?;
         if !query.parameters.reported.is_empty() {
             return Err(SqlError::not_supported("parameters in RETURNING are not supported"));
         }
         ensure_by_row(&query.logical)?;
         Ok(Some(Returning { query, rows }))
     }
+}
+
+/// What the relation of changed rows is called where it is looked up.
+const CHANGED: &str = "__changed";
+
+/// Returns the list over the changed rows, which have the name of the table, or the alias that it has.
+fn over_changed(mut items: Vec<SelectItem>, mut from: TableWithJoins) -> Result<Select> {
+    let TableFactor::Table { name, alias, .. } = &mut from.relation else {
+        return Err(SqlError::internal("a change is of a table"));
+    };
+    let own = name.0.last().and_then(|part| part.as_ident()).cloned();
+    let own = own.ok_or_else(|| SqlError::internal("a table has a name"))?;
+    if alias.is_none() {
+        // `schema.table.column` is `table.column` then.
+        let whole: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident()).cloned().collect();
+        outside::of_subqueries(&mut items, |expr| {
+            if let NativeExpr::CompoundIdentifier(parts) = expr
+                && whole.len() > 1
+                && parts.len() == whole.len() + 1
+                && parts.starts_with(&whole)
+            {
+                parts.drain(..whole.len() - 1);
+            }
+        });
+    }
+    alias.get_or_insert(TableAlias { explicit: true, name: own, columns: Vec::new(), at: None });
+    *name = sqlparser::ast::ObjectName::from(vec![Ident::with_quote('"', CHANGED)]);
+    Ok(build::select(items, vec![from], None))
 }
 
 /// Refuses what answers less than a row for each row.
