@@ -30,6 +30,7 @@ mod copy;
 mod cursor;
 mod drive;
 mod extended;
+mod gather;
 mod identity;
 mod listener;
 mod measure;

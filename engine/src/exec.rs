@@ -71,6 +71,7 @@ pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod tables;
 mod temp;
+mod together;
 pub(crate) mod turns;
 pub(crate) mod users;
 pub(crate) mod versions;
@@ -399,6 +400,33 @@ impl Engine {
         match self.dispatch(session, plan, parameters, ctx).await {
             Err(error) => Err(self.failed_on(&written(plan), error).await),
             done => done,
+        }
+    }
+
+    /// Returns whether a plan may be [executed for many](Self::execute_many) sets of parameters at once.
+    pub fn takes_many(plan: &Plan) -> bool {
+        together::takes_many(plan)
+    }
+
+    /// Executes an INSERT for each of `sets`, all rows in one commit. Each set is the values of
+    /// `$1`, `$2`, … in order.
+    ///
+    /// # Errors
+    /// As [`Engine::execute`]; the rows of no set are there then.
+    pub async fn execute_many(
+        &self,
+        session: &mut Session,
+        plan: &Authorized<Plan>,
+        sets: Vec<Vec<ScalarValue>>,
+        ctx: &StatementContext,
+    ) -> Result<()> {
+        ensure_runnable(session, plan)?;
+        match &**plan {
+            Plan::Insert(insert) => match Box::pin(together::insert(self, session, insert, sets, ctx)).await {
+                Err(error) => Err(self.failed_on(&written(plan), error).await),
+                Ok(()) => Ok(()),
+            },
+            _ => Err(SqlError::internal("only INSERT is executed for many sets of parameters")),
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub mod authorize;
 pub mod caller;
+mod checks;
 mod coerce;
 mod cooperate;
 pub mod functions;

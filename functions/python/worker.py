@@ -35,6 +35,8 @@ import pyarrow as pa
 HEAD = struct.Struct("<4sIIQ")
 INITIALIZE, INITIALIZED, CALL, RESULT, FAILED, HEARTBEAT, PROGRESS, SHUTDOWN, HELLO = range(1, 10)
 MESSAGE_CHARS_MAX = 1000
+# What a worker keeps between two calls at most, so that their bytes need no new memory.
+KEPT_BYTES_MAX = 16 << 20
 
 _socket = socket.socket(fileno=_FD)
 _lock = threading.Lock()
@@ -48,9 +50,24 @@ def send(kind, header, body=b""):
             _socket.sendall(body)
 
 
-def receive_exactly(count):
-    buffer = bytearray(count)
-    view = memoryview(buffer)
+class Room:
+    """Memory for the bytes of one call after the other. It is not cleared, because it is written before it is read."""
+
+    def __init__(self):
+        self.kept = pa.allocate_buffer(0)
+
+    def take(self, count):
+        if count <= self.kept.size:
+            return self.kept
+        buffer = pa.allocate_buffer(count)
+        if count <= KEPT_BYTES_MAX:
+            self.kept = buffer
+        return buffer
+
+
+def receive_exactly(count, buffer=None):
+    buffer = bytearray(count) if buffer is None else buffer
+    view = memoryview(buffer)[:count]
     while count:
         got = _socket.recv_into(view, count)
         if not got:
@@ -60,10 +77,12 @@ def receive_exactly(count):
     return buffer
 
 
-def receive():
+def receive(room=None):
+    """Returns the next frame. With a room its body is there until the next one comes."""
     magic, kind, head, body = HEAD.unpack(receive_exactly(HEAD.size))
     header = json.loads(receive_exactly(head))
-    return kind, header, pa.py_buffer(receive_exactly(body))
+    buffer = pa.allocate_buffer(body) if room is None else room.take(body)
+    return kind, header, receive_exactly(body, buffer).slice(0, body)
 
 
 def message_of(error):
@@ -211,10 +230,23 @@ class Function:
         self.nested = pa.types.is_nested(self.type)
         self.vectorized = spec["mode"] in ("vectorized", "record_batch")
         self.whole = spec["mode"] == "record_batch"
+        # Rows are copied into objects of Python before the Function sees them; a batch is its to keep.
+        self.arriving = None if self.vectorized else Room()
+        self.leaving = Room()
         self.call = load(spec)
 
     def run(self, call, batch):
         return self.batch(batch) if self.vectorized else self.rows(call, batch)
+
+    def encoded(self, array):
+        """Returns a stream of one batch; its bytes are good until the next call."""
+        batch = pa.record_batch([array], schema=self.schema)
+        around = self.schema.serialize().size + 64
+        buffer = self.leaving.take(around + pa.ipc.get_record_batch_size(batch))
+        sink = pa.FixedSizeBufferWriter(buffer)
+        with pa.ipc.new_stream(sink, self.schema) as writer:
+            writer.write_batch(batch)
+        return memoryview(buffer)[: sink.tell()]
 
     def rows(self, call, batch):
         count, function = batch.num_rows, self.call
@@ -315,17 +347,14 @@ def serve():
         threading.Thread(target=_running.watch, args=(spec["progress_secs"],), daemon=True).start()
     send(INITIALIZED, {})
     while True:
-        kind, header, body = receive()
+        kind, header, body = receive(function.arriving)
         if kind != CALL:
             return 0
         call = header["id"]
         try:
             batch = pa.ipc.open_stream(body).read_next_batch()
             array, errors = function.run(call, batch)
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, function.schema) as writer:
-                writer.write_batch(pa.record_batch([array], schema=function.schema))
-            body = sink.getvalue()
+            body = function.encoded(array)
         except BaseException as error:
             stage = "contract" if isinstance(error, Contract) else "call"
             send(FAILED, {"stage": stage, "id": call, **described(error)})

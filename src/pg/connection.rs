@@ -125,6 +125,13 @@ impl<S: Transport> Connection<S> {
         }
     }
 
+    /// Returns the type of the next message, if that has arrived to its last byte.
+    pub(in crate::pg) fn next_type(&self) -> Option<u8> {
+        let length = self.inbound.get(1..5)?.try_into().map(u32::from_be_bytes).ok()?;
+        let arrived = self.inbound.len() as u64 > u64::from(length);
+        self.inbound.first().copied().filter(|_| arrived)
+    }
+
     /// Appends output that was encoded elsewhere.
     pub(in crate::pg) fn queue(&mut self, bytes: BytesMut) {
         if self.out.is_empty() {

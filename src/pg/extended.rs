@@ -48,7 +48,7 @@ impl LastPlan {
         Self(Mutex::new(Some(plan)))
     }
 
-    fn get(&self) -> Option<Known> {
+    pub(in crate::pg) fn get(&self) -> Option<Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -269,9 +269,14 @@ impl<T: Transport> SessionLoop<T> {
     /// Answers Execute.
     pub(in crate::pg) async fn execute(&mut self, name: &str, max_rows: i32) -> Result<(), Failure> {
         let deadline = self.sequence_deadline().await;
+        let prepared = self.portals.get(name).map(|portal| Arc::clone(&portal.prepared));
+        let prepared = prepared.ok_or_else(|| no_portal(name))?;
+        if self.gathered.is_some() && !self.gathers(&prepared) {
+            self.settle().await?;
+        }
         let portal = self.portals.get_mut(name).ok_or_else(|| no_portal(name))?;
         let state = std::mem::replace(&mut portal.state, PortalState::Finished);
-        let (prepared, formats) = (Arc::clone(&portal.prepared), portal.result_formats.clone());
+        let formats = portal.result_formats.clone();
         let Some(source) = &prepared.source else {
             portal.state = state;
             backend::empty_query_response(&mut self.connection.out);
@@ -292,6 +297,10 @@ impl<T: Transport> SessionLoop<T> {
         let limit = u64::try_from(max_rows).ok().filter(|limit| *limit > 0);
         let (ctx, worker) = self.worker();
         let ran = match state {
+            PortalState::Bound(values) if self.gathers(&prepared) => {
+                self.gather(prepared, values);
+                return Ok(());
+            }
             PortalState::Bound(values) => {
                 let fresh = prepared.generation == self.generation;
                 let run = Run { prepared: Arc::clone(&prepared), fresh, values, formats, limit };

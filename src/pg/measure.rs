@@ -63,6 +63,15 @@ impl<T: Transport> SessionLoop<T> {
         self.count_under_way(Outcome::Ok);
     }
 
+    /// Counts statements that were answered together; each took its share of the time.
+    pub(in crate::pg) fn statements_answered(&mut self, count: usize) {
+        let Some(UnderWay { kind, began_at }) = self.under_way.take() else { return };
+        let share = began_at.elapsed() / u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+        for _ in 0..count {
+            self.shared.metrics.statement(kind, Outcome::Ok, share);
+        }
+    }
+
     /// Counts a statement that failed, or that somebody ended.
     pub(in crate::pg) fn statement_failed(&mut self, error: &SqlError) {
         self.under_way.get_or_insert_with(UnderWay::unknown);

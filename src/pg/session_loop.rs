@@ -19,6 +19,7 @@ use crate::pg::admission::Admitted;
 use crate::pg::cancel::CancelKey;
 use crate::pg::connection::{Connection, Gone, ReadError, Transport};
 use crate::pg::extended::{Bind, Prepared};
+use crate::pg::gather::{self, Gathered};
 use crate::pg::listener::GOODBYE;
 use crate::pg::measure::{OpenSession, UnderWay};
 use crate::pg::news::{Heard, News};
@@ -48,6 +49,8 @@ pub(in crate::pg) struct SessionLoop<T> {
     pub(in crate::pg) shutdown: CancellationToken,
     pub(in crate::pg) statements: HashMap<String, Arc<Prepared>>,
     pub(in crate::pg) portals: HashMap<String, Portal>,
+    /// Executes that are run before the next message is waited for.
+    pub(in crate::pg) gathered: Option<Gathered>,
     /// Set by an error in the extended protocol.
     pub(in crate::pg) skips_until_sync: bool,
     /// When the extended-protocol messages that are under way run out of time.
@@ -133,6 +136,7 @@ impl<T: Transport> SessionLoop<T> {
             shutdown,
             statements: HashMap::new(),
             portals: HashMap::new(),
+            gathered: None,
             skips_until_sync: false,
             deadline: None,
             generation: 0,
@@ -162,9 +166,10 @@ impl<T: Transport> SessionLoop<T> {
     async fn serve(&mut self) -> End {
         self.ready().await;
         loop {
-            let step = match self.next_message().await {
-                Ok(message) => self.handle(message).await,
-                Err(step) => step,
+            let step = match self.step().await {
+                // What came before a failure is done, or fails before it.
+                Err(Failure::Statement(error)) => self.settle().await.and(Err(error.into())),
+                step => step,
             };
             match step {
                 // What a Parse or Bind is about is counted only if that fails.
@@ -176,6 +181,25 @@ impl<T: Transport> SessionLoop<T> {
                 return End::Gone(gone);
             }
         }
+    }
+
+    /// Answers the next message, and what was gathered before it.
+    async fn step(&mut self) -> Result<(), Failure> {
+        if self.connection.next_type().is_none() {
+            self.settle().await?;
+        }
+        let message = match self.next_message().await {
+            Ok(message) => message,
+            Err(step) => return step,
+        };
+        if !gather::goes_on(&message) {
+            match self.settle().await {
+                // The message may be the Sync that ends the failure.
+                Err(Failure::Statement(error)) => self.fail_extended(&error).await,
+                settled => settled?,
+            }
+        }
+        self.handle(message).await
     }
 
     /// Waits for a message; between statements the idle timeouts run.
@@ -267,6 +291,7 @@ impl<T: Transport> SessionLoop<T> {
         if error.is_fatal() {
             return Err(Failure::End(End::Fatal(answer)));
         }
+        self.settle().await?;
         if matches!(error, WireError::MessageText { message_type: b'Q', .. }) && !self.skips_until_sync {
             self.fail_statement(&answer).await;
             self.ready().await;

@@ -147,6 +147,19 @@ impl Worker {
         }
     }
 
+    /// Executes a plan once for each of `sets`, all together.
+    pub(in crate::pg) async fn run_many(
+        &self,
+        statement: &Statement,
+        plan: &Authorized<Plan>,
+        sets: Vec<Vec<ScalarValue>>,
+    ) -> Result<()> {
+        let mut session = self.session.lock().await;
+        ensure_block_goes_on(&session, statement)?;
+        let execution = self.engine.execute_many(&mut session, plan, sets, &self.ctx);
+        cancellable(&self.ctx, self.cancel_grace, execution).await
+    }
+
     /// Executes COPY FROM with what the client sends; returns the command tag.
     pub(in crate::pg) async fn copy_from(&self, plan: &Authorized<Plan>, inputs: CopyInputs) -> Result<String> {
         let mut session = self.session.lock().await;

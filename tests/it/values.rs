@@ -188,3 +188,79 @@ async fn what_has_no_value_has_the_code_of_postgresql() {
         assert_eq!(error(&client, sql).await, expected, "{sql}");
     }
 }
+
+#[tokio::test]
+async fn arrays_hold_elements_from_one_on_and_unknown_ones() {
+    check(&[
+        ("array_remove(ARRAY[1, 2, 1], 1), array_replace(ARRAY[1, 2, 1], 1, 3)", "{2}|{3,2,3}"),
+        ("(ARRAY[1, 2, 3])[-1] IS NULL, (ARRAY[1, 2, 3])[0] IS NULL, (ARRAY[1, 2, 3])[3]", "t|t|3"),
+        ("(ARRAY[1, 2, 3])[n] FROM (VALUES (2)) t(n)", "2"),
+        ("(ARRAY[1, 2, 3])[n] IS NULL FROM (VALUES (-2)) t(n)", "t"),
+        ("(1 = ANY (ARRAY[2, NULL])) IS NULL, 2 = ANY (ARRAY[2, NULL])", "t|t"),
+        ("count(*) FROM (VALUES (1), (2)) t(x) WHERE NOT (x = ANY (ARRAY[2, NULL]))", "0"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn texts_of_numbers_and_patterns() {
+    check(&[
+        ("to_hex(255), to_hex(-1), to_hex(-1::bigint), to_hex(2147483648)", "ff|ffffffff|ffffffffffffffff|80000000"),
+        ("regexp_replace('a$1b', 'a', '$1'), regexp_replace('ab', '(a)', '<\\1>')", "$1$1b|<a>b"),
+        ("substring('foobar' from 'o.b'), substring('foobar' from 'o(.)b'), substring('foobar' from 'x') IS NULL", "oob|o|t"),
+        ("ceil(2.1), floor(-2.1), ceil(1.5::float8), ceil(numeric '99.50')", "3|-3|2|100"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn moments_are_no_numbers_and_json_is_json() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (d date, at timestamp, n bigint, j json)").await;
+    for (sql, code) in [
+        ("INSERT INTO t (d) VALUES (20240101)", "42846: cannot cast type integer to date"),
+        ("INSERT INTO t (n) SELECT DATE '2024-01-01'", "42846: cannot cast type date to bigint"),
+        ("SELECT n::timestamp FROM t", "42846: cannot cast type bigint to timestamp without time zone"),
+        ("INSERT INTO t (j) VALUES ('bad')", "22P02: invalid input syntax for type json"),
+        ("INSERT INTO t (j) SELECT '{\"a\":'", "22P02: invalid input syntax for type json"),
+    ] {
+        assert!(error(&client, sql).await.starts_with(code), "{sql}: {}", error(&client, sql).await);
+    }
+    run(&client, "INSERT INTO t (d, j) VALUES ('2024-01-01', '{\"a\": 1}'), (NULL, NULL)").await;
+    let refused = error(&client, "UPDATE t SET j = '{'").await;
+    assert!(refused.starts_with("22P02"), "{refused}");
+    assert_eq!(rows(&client, "SELECT count(*), count(j), count(n) FROM t").await, ["2|1|0"]);
+}
+
+#[tokio::test]
+async fn mistakes_that_binding_loses_the_place_of_have_it() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (n int)").await;
+    for (sql, code, position) in [
+        ("SELECT n FROM t WHERE max(n) > 1", "42803", 23),
+        ("SELECT n FROM t WHERE n > 1 AND sum(n) > 1", "42803", 33),
+        ("SELECT 1 UNION SELECT 2, 3", "42601", 23),
+        ("SELECT 1, 2 EXCEPT SELECT 3", "42601", 27),
+        ("VALUES (1), (2, 3)", "42601", 14),
+        ("SELECT * FROM (VALUES (1, 2), (3)) v", "42601", 32),
+    ] {
+        let refused = client.simple_query(sql).await.unwrap_err();
+        let refused = refused.as_db_error().unwrap();
+        let at = refused.position().map(|position| match position {
+            tokio_postgres::error::ErrorPosition::Original(at) => *at,
+            tokio_postgres::error::ErrorPosition::Internal { position, .. } => *position,
+        });
+        assert_eq!((refused.code().code(), at), (code, Some(position)), "{sql}");
+    }
+    for sql in [
+        "SELECT n FROM t WHERE n = (SELECT max(n) FROM t)",
+        "SELECT n FROM t GROUP BY n HAVING max(n) > 1",
+        "SELECT count(*) FILTER (WHERE n > 1) FROM t WHERE n > 0",
+        "SELECT 1 UNION SELECT n FROM t",
+        "SELECT * FROM t UNION SELECT 1",
+    ] {
+        run(&client, sql).await;
+    }
+}

@@ -3,6 +3,7 @@
 
 mod authentication;
 mod extended;
+mod gather;
 mod hostile;
 pub(crate) mod limits;
 pub(crate) mod raw;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
@@ -16,6 +16,7 @@ use futures::StreamExt;
 use lance::Dataset;
 use lance::dataset::transaction::Operation;
 use lance::dataset::{CommitBuilder, InsertBuilder, WriteMode, WriteParams};
+use lancegate_wire::types::PG_TYPE_KEY;
 
 use crate::error::{Result, SqlError};
 use crate::exec::numbers::{Latest, Numbers};
@@ -23,6 +24,7 @@ use crate::exec::returning::{self, Keeper};
 use crate::exec::turns::{self, Committer};
 use crate::exec::{Engine, Outcome, computed_fields, query, rewrite_rows, session};
 use crate::session::{Session, StatementContext};
+use crate::sql::functions::json;
 use crate::sql::plan::query::QueryPlan;
 use crate::sql::plan::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
 use crate::sql::resolve::BoundTable;
@@ -345,21 +347,28 @@ fn conform(batch: &RecordBatch, table: &str, schema: &SchemaRef) -> Result<Recor
         arrow::compute::cast(array, field.data_type()).map_err(SqlError::from)
     });
     let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
-    ensure_not_null(schema, &columns)?;
+    ensure_taken(schema, &columns)?;
     for (field, column) in schema.fields().iter().zip(&columns) {
         computed_fields::ensure_none_given(table, field, column)?;
     }
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 
-/// Refuses a NULL where the table takes none.
+/// Refuses values that a column does not take: NULL, and text that is no JSON.
 ///
 /// # Errors
-/// 23502.
-pub(super) fn ensure_not_null(schema: &Schema, columns: &[ArrayRef]) -> Result<()> {
-    let violated =
-        schema.fields().iter().zip(columns).find(|(field, array)| !field.is_nullable() && array.null_count() > 0);
-    violated.map_or(Ok(()), |(field, _)| Err(null_in(field.name())))
+/// 23502, 22P02.
+pub(super) fn ensure_taken(schema: &Schema, columns: &[ArrayRef]) -> Result<()> {
+    for (field, array) in schema.fields().iter().zip(columns) {
+        if !field.is_nullable() && array.null_count() > 0 {
+            return Err(null_in(field.name()));
+        }
+        let is_json = field.metadata().get(PG_TYPE_KEY).is_some_and(|name| name == "json");
+        if let Some(texts) = array.as_string_opt::<i32>().filter(|_| is_json) {
+            texts.iter().flatten().try_for_each(json::ensure)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the error for a NULL in a column that takes none.

@@ -238,7 +238,7 @@ pub(crate) fn conformed(rows: SendableRecordBatchStream, schema: &SchemaRef) -> 
             .zip(schema.fields())
             .map(|(column, field)| fitted(column, field.data_type(), &options));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        dml::ensure_not_null(&schema, &columns).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        dml::ensure_taken(&schema, &columns).map_err(|error| DataFusionError::External(Box::new(error)))?;
         let count = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &count)?)
     });

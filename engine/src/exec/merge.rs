@@ -288,7 +288,7 @@ impl Job {
             Ok(Arc::clone(given))
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        dml::ensure_not_null(&self.schema, &columns)?;
+        dml::ensure_taken(&self.schema, &columns)?;
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }

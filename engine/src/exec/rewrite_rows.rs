@@ -225,7 +225,7 @@ pub(super) fn stored(batch: &RecordBatch, table: &str, schema: &SchemaRef) -> Re
         }
     });
     let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
-    super::dml::ensure_not_null(schema, &columns)?;
+    super::dml::ensure_taken(schema, &columns)?;
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }

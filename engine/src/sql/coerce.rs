@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::{AggregateFunction, Between, Case, InList, ScalarFunction};
 use datafusion::logical_expr::{
@@ -17,10 +17,13 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 use lancegate_wire::FormatSettings;
+use lancegate_wire::types::{format_type, pg_type};
 
 use super::functions::intervals::{Intervals, is_interval};
 use super::functions::numbers::{self, Numbers};
 use super::functions::{input, interval_aggregates};
+use crate::error::SqlError;
+use crate::sqlstate::SqlState;
 
 mod nodes;
 
@@ -171,6 +174,9 @@ impl Coercions {
             return unchanged(expr, field);
         }
         let Some(from) = kind(&expr, schema) else { return unchanged(expr, field) };
+        if from.is_numeric() && to.is_temporal() || from.is_temporal() && to.is_numeric() {
+            return Err(no_cast(&from, &field));
+        }
         if from.is_string() && input::reads(to) {
             return self.of_text(*expr, &field).map(Transformed::yes);
         }
@@ -289,6 +295,10 @@ impl Coercions {
                 return Ok(Transformed::yes(self.numbers.round_even.call(args)));
             }
             ("date_part", 2) => return Ok(self.part(func, args, schema)),
+            ("array_element", 2) => counted_from_one(&mut args, schema),
+            ("array_has", 2) => return Ok(with_unknown(func, args)),
+            ("ceil" | "floor", 1) => return Ok(whole(func, args, schema)),
+            ("regexp_replace", 3..) => plain_dollars(&mut args[2]),
             _ => false,
         };
         Ok(told(Expr::ScalarFunction(ScalarFunction { func, args }), changed))
@@ -342,6 +352,76 @@ enum Float {
     Double,
     /// The type that they all have.
     Common,
+}
+
+/// Moments are no numbers. DataFusion takes one for the other: days and microseconds since 1970.
+fn no_cast(from: &DataType, to: &FieldRef) -> DataFusionError {
+    let name = |field: &Field| format_type(pg_type(field).oid, -1);
+    let message = format!("cannot cast type {} to {}", name(&Field::new("", from.clone(), true)), name(to));
+    DataFusionError::External(Box::new(SqlError::new(SqlState::CANNOT_COERCE, message)))
+}
+
+/// Elements are counted from 1; DataFusion counts what is below from the end.
+fn counted_from_one(args: &mut [Expr], schema: &DFSchema) -> bool {
+    let counts = kind(&args[1], schema).is_some_and(|kind| kind.is_integer());
+    match &args[1] {
+        Expr::Literal(number, _) if number.cast_to(&DataType::Int64).is_ok_and(|number| number > 0_i64.into()) => false,
+        _ if !counts => false,
+        Expr::Literal(..) => {
+            args[1] = lit(ScalarValue::Int64(None));
+            true
+        }
+        index => {
+            let positive = Expr::Case(Case {
+                expr: None,
+                when_then_expr: vec![(Box::new(index.clone().gt(lit(0_i64))), Box::new(index.clone()))],
+                else_expr: None,
+            });
+            args[1] = positive;
+            true
+        }
+    }
+}
+
+/// Whether a value is in an array of literals is unknown if it is not in it and one of them is NULL.
+fn with_unknown(func: Arc<ScalarUDF>, mut args: Vec<Expr>) -> Transformed<Expr> {
+    let is_null = |value: &Expr| matches!(value, Expr::Literal(value, _) if value.is_null());
+    let mut unknown = false;
+    if let Expr::ScalarFunction(array) = &mut args[0]
+        && array.name() == "make_array"
+        && array.args.iter().any(is_null)
+        && !array.args.iter().all(is_null)
+    {
+        array.args.retain(|value| !is_null(value));
+        unknown = true;
+    }
+    let has = Expr::ScalarFunction(ScalarFunction { func, args });
+    if unknown { Transformed::yes(has.or(lit(ScalarValue::Boolean(None)))) } else { Transformed::no(has) }
+}
+
+/// `ceil(numeric)` is a number without digits behind the point.
+fn whole(func: Arc<ScalarUDF>, args: Vec<Expr>, schema: &DFSchema) -> Transformed<Expr> {
+    let of = kind(&args[0], schema);
+    let call = Expr::ScalarFunction(ScalarFunction { func, args });
+    match of {
+        Some(DataType::Decimal128(precision, scale)) if scale > 0 => {
+            let before = i16::from(precision) - i16::from(scale) + 1;
+            let before = u8::try_from(before.clamp(1, 38)).unwrap_or(38);
+            Transformed::yes(cast(call, DataType::Decimal128(before, 0)))
+        }
+        _ => Transformed::no(call),
+    }
+}
+
+/// A dollar is itself in the replacement of a regular expression; DataFusion takes what follows for a group.
+fn plain_dollars(replacement: &mut Expr) -> bool {
+    match replacement {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) if text.contains('$') => {
+            *text = text.replace('$', "$$");
+            true
+        }
+        _ => false,
+    }
 }
 
 fn rebuilt(mut sides: Vec<Expr>, op: Operator, changed: bool) -> Transformed<Expr> {

@@ -33,6 +33,8 @@ pub mod outside;
 pub mod sets;
 pub mod versions;
 
+pub(crate) use forms::last_name;
+
 /// Schemas whose functions are called without naming the schema.
 const FUNCTION_SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
 

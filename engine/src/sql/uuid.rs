@@ -30,6 +30,7 @@ use sqlparser::ast::{DataType as SqlType, ObjectName, TimezoneInfo};
 
 use crate::error::{Result, SqlError};
 use crate::sql::coerce::{self, Coercions};
+use crate::sql::functions::json;
 use crate::sql::functions::udf::{RowFunction, text, utf8};
 use crate::sql::literals;
 use crate::sql::types::{ARROW_UUID, EXTENSION_NAME};
@@ -348,13 +349,8 @@ fn bytea_out() -> ScalarUDF {
 fn json_in() -> ScalarUDF {
     RowFunction::marked("json", DataType::Utf8, (PG_TYPE_KEY, "json"), |arguments| {
         let Some(text) = arguments.first().and_then(text) else { return Ok(ScalarValue::Utf8(None)) };
-        match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
-            Ok(_) => Ok(utf8(Some(text))),
-            Err(error) => Err(DataFusionError::External(Box::new(
-                SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json")
-                    .detail(error.to_string()),
-            ))),
-        }
+        json::ensure(&text).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(utf8(Some(text)))
     })
 }
 

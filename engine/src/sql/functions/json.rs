@@ -26,6 +26,18 @@ use crate::sqlstate::SqlState;
 
 mod text;
 
+/// Refuses a text that is no JSON.
+///
+/// # Errors
+/// 22P02.
+pub(crate) fn ensure(text: &str) -> Result<(), SqlError> {
+    let problem = serde_json::from_str::<serde::de::IgnoredAny>(text).err();
+    problem.map_or(Ok(()), |problem| {
+        let refused = SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json");
+        Err(refused.detail(problem.to_string()))
+    })
+}
+
 /// Returns the functions.
 pub fn functions() -> Vec<ScalarUDF> {
     let mut all = vec![

@@ -58,6 +58,17 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
             });
             Ok(ScalarValue::List(ScalarValue::new_list_nullable(&names.collect::<Vec<_>>(), &DataType::Utf8)))
         }),
+        // Of an integer it has eight digits, of a bigint sixteen.
+        RowFunction::define("to_hex", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
+            Ok(utf8(match arguments.first() {
+                Some(ScalarValue::Int64(Some(number))) => Some(format!("{number:x}")),
+                Some(other) => number(other).map(|number| match i32::try_from(number) {
+                    Ok(number) => format!("{number:x}"),
+                    Err(_) => format!("{number:x}"),
+                }),
+                None => None,
+            }))
+        }),
         RowFunction::define("quote_literal", &[1], DataType::Utf8, Volatility::Immutable, |arguments| {
             Ok(utf8(arguments.first().and_then(text).map(|value| quote_literal(&value))))
         }),

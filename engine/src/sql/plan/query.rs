@@ -28,7 +28,7 @@ use crate::sql::resolve::{self, BoundTable, object_of};
 use crate::sql::rewrite::Found;
 use crate::sql::rewrite::versions::{self, Versioned, Versions};
 use crate::sql::state::PlannerState;
-use crate::sql::{functions, guard, labels, literals, rewrite, uuid};
+use crate::sql::{checks, functions, guard, labels, literals, rewrite, uuid};
 use crate::sqlstate::SqlState;
 use crate::storage::provider::{Columns, LanceTable};
 use crate::system::{self, SYSTEM_DATABASE, SystemContext};
@@ -169,6 +169,9 @@ impl Planner {
             statement = known;
         }
         let reads_nothing = one_row::is_small(&statement);
+        if !reads_nothing && let Some((error, at)) = checks::mistake(&statement) {
+            return Err(error.at(position::of(&self.text, at.line, at.column)));
+        }
         let found = rewrite::postgres(&mut statement)?;
         let shared = self.caller.state(self.engine.state());
         let mut registered = self.registered(shared, &statement).await?;

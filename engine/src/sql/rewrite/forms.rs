@@ -57,7 +57,7 @@ pub(super) fn function_in_from(factor: &mut TableFactor) {
     }
 }
 
-pub(super) fn last_name(name: &ObjectName) -> Option<String> {
+pub(crate) fn last_name(name: &ObjectName) -> Option<String> {
     name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_ascii_lowercase())
 }
 

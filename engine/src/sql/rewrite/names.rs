@@ -6,14 +6,17 @@ use sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArguments, GroupByExpr, Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-    TimezoneInfo, VisitMut, VisitorMut,
+    TimezoneInfo, Value, VisitMut, VisitorMut,
 };
 
 use super::build;
 use super::forms::{call_with, last_name};
 
 /// PostgreSQL's names of functions that DataFusion calls otherwise.
-const OTHER_NAMES: [(&str, &str); 7] = [
+const OTHER_NAMES: [(&str, &str); 9] = [
+    // Those of DataFusion by these names take the first one only.
+    ("array_remove", "array_remove_all"),
+    ("array_replace", "array_replace_all"),
     ("ceiling", "ceil"),
     ("clock_timestamp", "now"),
     ("every", "bool_and"),
@@ -64,6 +67,16 @@ pub(super) fn whole_rows(select: &mut Select) {
 /// `substring(x FROM 2)` is `substr(x, 2)`: DataFusion has a function of its own for it, whatever is registered.
 pub(super) fn substring(expr: &mut Expr) {
     let Expr::Substring { expr: text, substring_from: Some(from), substring_for, .. } = &*expr else { return };
+    // What matches the pattern, or its first group.
+    if let (Expr::Value(value), None) = (from.as_ref(), substring_for)
+        && matches!(value.value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_))
+    {
+        let given = [text, from].map(|part| FunctionArg::Unnamed(FunctionArgExpr::Expr(part.as_ref().clone())));
+        let one = Expr::Value(Value::Number("1".to_owned(), false).with_empty_span());
+        let given = [call_with("regexp_match", given.to_vec()), one];
+        *expr = call_with("array_element", given.map(|part| FunctionArg::Unnamed(FunctionArgExpr::Expr(part))).to_vec());
+        return;
+    }
     let given = [Some(text), Some(from), substring_for.as_ref()];
     let given =
         given.into_iter().flatten().map(|part| FunctionArg::Unnamed(FunctionArgExpr::Expr(part.as_ref().clone())));
