@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use arrow_flight::FlightData;
 use arrow_flight::sql::{ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult};
 use bytes::Bytes;
@@ -39,7 +39,8 @@ pub(super) async fn create(
     let plan = caller.plan(&source, &[]).await?;
     let columns = columns(&plan);
     let types = plan.parameter_types().iter().enumerate();
-    let fields: Vec<Field> = types.map(|(at, kind)| Field::new(format!("${}", at + 1), kind.clone(), true)).collect();
+    let named = |(at, field): (usize, &FieldRef)| Field::new(format!("${}", at + 1), field.data_type().clone(), true);
+    let fields: Vec<Field> = types.map(named).collect();
     let told = |schema: &Schema| if schema.fields().is_empty() { Ok(Bytes::new()) } else { schema_bytes(schema) };
     let (dataset_schema, parameter_schema) = (told(&columns)?, told(&Schema::new(fields))?);
     let bytes = source.bytes();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::scalar::ScalarValue;
 use futures::{FutureExt as _, StreamExt as _};
@@ -124,10 +124,10 @@ impl Caller {
     /// As [`Caller::plan`].
     pub(super) async fn plan_with(&self, source: &Source, values: &[ScalarValue]) -> Result<Authorized<Plan>> {
         let plan = self.plan(source, &[]).await?;
-        let own = |(reported, value): (&DataType, &ScalarValue)| {
+        let own = |(reported, value): (&FieldRef, &ScalarValue)| {
             let given = value.data_type();
             let says = !given.is_null() && !given.is_string();
-            (*reported == DataType::Utf8 && says).then_some(given)
+            (*reported.data_type() == DataType::Utf8 && says).then_some(given)
         };
         let types: Vec<Option<DataType>> = plan.parameter_types().iter().zip(values).map(own).collect();
         match types.iter().any(Option::is_some) {

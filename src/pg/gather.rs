@@ -66,10 +66,7 @@ impl Gathered {
 
 /// Returns whether a message may come between two Executes that are gathered.
 pub(in crate::pg) fn goes_on(message: &FrontendMessage) -> bool {
-    matches!(
-        message,
-        FrontendMessage::Bind { .. } | FrontendMessage::Describe { .. } | FrontendMessage::Execute { .. }
-    )
+    matches!(message, FrontendMessage::Bind { .. } | FrontendMessage::Describe { .. } | FrontendMessage::Execute { .. })
 }
 
 impl Prepared {

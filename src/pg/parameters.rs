@@ -1,6 +1,6 @@
 //! Parameter types and values between the wire and the engine.
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, FieldRef};
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
 use lancegate_wire::types::{arrow_type, builtin, element_of, format_type, oid, pg_type};
@@ -44,13 +44,14 @@ fn declared_type(type_oid: u32) -> Result<Option<DataType>> {
 
 /// Joins what the client declared with what the planner found. A declared type
 /// is told back as it was, so that `varchar` does not become `text`.
-pub(in crate::pg) fn resolve(declared: &[u32], planned: &[DataType]) -> Vec<Parameter> {
+pub(in crate::pg) fn resolve(declared: &[u32], planned: &[FieldRef]) -> Vec<Parameter> {
     let declared = declared.iter().copied().chain(std::iter::repeat(0));
-    let resolved = planned.iter().zip(declared).map(|(data_type, declared)| {
+    let resolved = planned.iter().zip(declared).map(|(field, declared)| {
+        let data_type = field.data_type();
         let oid = match declared {
             // The planner's one use for sixteen bytes.
             declared if is_unspecified(declared) && *data_type == DataType::FixedSizeBinary(16) => oid::UUID,
-            declared if is_unspecified(declared) => pg_type(&Field::new("", data_type.clone(), true)).oid,
+            declared if is_unspecified(declared) => pg_type(field).oid,
             declared => declared,
         };
         Parameter { oid, data_type: data_type.clone() }
@@ -92,11 +93,16 @@ fn is_unspecified(type_oid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::Field;
+
     use super::*;
 
     #[test]
     fn declared_types_are_told_back_and_others_are_inferred() {
-        let planned = [DataType::Utf8, DataType::Int64, DataType::Utf8];
+        let field = |data_type| Arc::new(Field::new("", data_type, true));
+        let planned = [DataType::Utf8, DataType::Int64, DataType::Utf8].map(field);
         let parameters = resolve(&[oid::VARCHAR, 0], &planned);
         assert_eq!(parameters.iter().map(|parameter| parameter.oid).collect::<Vec<_>>(), [1043, 20, 25]);
     }

@@ -207,7 +207,10 @@ async fn texts_of_numbers_and_patterns() {
     check(&[
         ("to_hex(255), to_hex(-1), to_hex(-1::bigint), to_hex(2147483648)", "ff|ffffffff|ffffffffffffffff|80000000"),
         ("regexp_replace('a$1b', 'a', '$1'), regexp_replace('ab', '(a)', '<\\1>')", "$1$1b|<a>b"),
-        ("substring('foobar' from 'o.b'), substring('foobar' from 'o(.)b'), substring('foobar' from 'x') IS NULL", "oob|o|t"),
+        (
+            "substring('foobar' from 'o.b'), substring('foobar' from 'o(.)b'), substring('foobar' from 'x') IS NULL",
+            "oob|o|t",
+        ),
         ("ceil(2.1), floor(-2.1), ceil(1.5::float8), ceil(numeric '99.50')", "3|-3|2|100"),
     ])
     .await;

@@ -29,8 +29,8 @@ pub fn declared_fields(declared: &[Option<DataType>]) -> Vec<Option<FieldRef>> {
 /// The parameters of a bound plan.
 #[derive(Debug, Clone, Default)]
 pub struct Parameters {
-    /// The types that the client is told and sends values of.
-    pub reported: Vec<DataType>,
+    /// The types that the client is told and sends values of; a field says whether a text is JSON.
+    pub reported: Vec<FieldRef>,
     /// The types that the plan was bound with; a value is cast to its own.
     bound: Vec<DataType>,
     /// Whether values of parameters decide what the plan is, and it was made without.
@@ -67,13 +67,14 @@ pub fn resolve(
     declared: &[Option<DataType>],
     (placed, with_values): (Vec<(usize, DataType)>, bool),
 ) -> Result<(LogicalPlan, Parameters)> {
-    let mut inferred: Vec<Option<DataType>> = vec![None; declared.len()];
+    let mut inferred: Vec<Option<FieldRef>> = vec![None; declared.len()];
+    let of_type = |data_type: DataType| Arc::new(Field::new("", data_type, true));
     let awaits_values = !placed.is_empty() && !with_values;
     for (index, data_type) in placed {
         if inferred.len() <= index {
             inferred.resize(index + 1, None);
         }
-        inferred[index] = Some(data_type);
+        inferred[index] = Some(of_type(data_type));
     }
     let found = plan.get_parameter_fields()?;
     for (name, field) in &found {
@@ -81,31 +82,33 @@ pub fn resolve(
         if inferred.len() <= index {
             inferred.resize(index + 1, None);
         }
-        let found = field.as_ref().map(|field| field.data_type().clone()).filter(|found| !found.is_null());
-        if found.is_some() {
-            inferred[index] = found;
+        if let Some(found) = field.as_ref().filter(|found| !found.data_type().is_null()) {
+            inferred[index] = Some(Arc::clone(found));
         }
     }
     for (index, data_type) in cast(&plan)?.into_iter().chain(arguments(&plan)?) {
         if let Some(inferred) = inferred.get_mut(index) {
-            inferred.get_or_insert(data_type);
+            inferred.get_or_insert_with(|| of_type(data_type));
         }
     }
     for index in counted(&plan)? {
         if let Some(inferred) = inferred.get_mut(index) {
-            inferred.get_or_insert(DataType::Int64);
+            inferred.get_or_insert_with(|| of_type(DataType::Int64));
         }
     }
     let of = |index: usize| declared.get(index).cloned().flatten();
-    let reported: Vec<DataType> = inferred
+    let reported: Vec<FieldRef> = inferred
         .iter()
         .enumerate()
-        .map(|(index, inferred)| of(index).or_else(|| inferred.clone()).unwrap_or(DataType::Utf8))
+        .map(|(index, inferred)| {
+            let declared = of(index).map(of_type);
+            declared.or_else(|| inferred.clone()).unwrap_or_else(|| of_type(DataType::Utf8))
+        })
         .collect();
     let bound: Vec<DataType> = inferred
-        .into_iter()
+        .iter()
         .zip(&reported)
-        .map(|(inferred, reported)| inferred.unwrap_or_else(|| reported.clone()))
+        .map(|(inferred, reported)| inferred.as_ref().unwrap_or(reported).data_type().clone())
         .collect();
     let plan = if found.is_empty() { plan } else { typed(plan, &bound)? };
     Ok((plan, Parameters { reported, bound, awaits_values }))

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::scalar::ScalarValue;
 use futures::future::BoxFuture;
 use lancegate_sql::ast::{CatalogObject, Statement};
@@ -187,7 +187,7 @@ impl Plan {
     }
 
     /// Returns the types of `$1`, `$2`, … in order.
-    pub fn parameter_types(&self) -> &[DataType] {
+    pub fn parameter_types(&self) -> &[FieldRef] {
         match self {
             Self::Query(plan) => &plan.parameters.reported,
             Self::Explain(plan) => plan.parameter_types(),

@@ -41,7 +41,8 @@ async fn answers_are_the_same_however_the_bytes_arrive() {
     let mut raw = Raw::session(&gateway).await;
     raw.query("CREATE TABLE a (n int NOT NULL)").await;
     raw.query("CREATE TABLE b (n int, s text)").await;
-    raw.exchange(&[parse("a", "INSERT INTO a VALUES ($1)"), parse("b", "INSERT INTO b VALUES ($1, 'x')"), sync()]).await;
+    raw.exchange(&[parse("a", "INSERT INTO a VALUES ($1)"), parse("b", "INSERT INTO b VALUES ($1, 'x')"), sync()])
+        .await;
     let pipeline = [
         insert("a", &["1"]),
         insert("a", &["2"]),
@@ -90,8 +91,13 @@ async fn what_comes_before_a_mistake_is_done_and_answered_first() {
     let mut raw = Raw::session(&gateway).await;
     raw.query("CREATE TABLE t (n int)").await;
     raw.exchange(&[parse("add", "INSERT INTO t VALUES ($1)"), sync()]).await;
-    let replies =
-        raw.exchange(&[insert("add", &["1"]), insert("add", &["2"]), insert("add", &["x"]), insert("add", &["3"]), sync()]);
+    let replies = raw.exchange(&[
+        insert("add", &["1"]),
+        insert("add", &["2"]),
+        insert("add", &["x"]),
+        insert("add", &["3"]),
+        sync(),
+    ]);
     let replies = replies.await;
     assert_eq!((kinds(&replies).as_str(), code(&replies).as_deref()), ("2nC2nCEZ", Some("22P02")));
     assert_eq!(cell(&gateway, "SELECT sum(n) FROM t"), "3");

@@ -3,7 +3,7 @@
 //! As in PostgreSQL, computed columns are left out and cannot be named: what
 //! COPY TO writes is what COPY FROM takes. A query writes whatever it selects.
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::FieldRef;
 use lancegate_sql::{Ident, ObjectName, ast};
 use lancegate_wire::copy::{CopyFormat, CopyOptions};
 use sqlparser::ast::{
@@ -46,7 +46,7 @@ pub enum CopyPlan {
 
 impl CopyPlan {
     /// Returns the types of the parameters.
-    pub fn parameter_types(&self) -> &[DataType] {
+    pub fn parameter_types(&self) -> &[FieldRef] {
         match self {
             Self::To { query, .. } => &query.parameters.reported,
             Self::From { .. } => &[],

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::FieldRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, cast};
@@ -97,7 +97,7 @@ pub(crate) struct Rebind {
 
 impl DeletePlan {
     /// Returns the types of the parameters.
-    pub fn parameter_types(&self) -> &[DataType] {
+    pub fn parameter_types(&self) -> &[FieldRef] {
         self.rows.as_ref().map_or(&[], |(rows, _)| &rows.parameters.reported)
     }
 }

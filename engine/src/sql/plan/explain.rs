@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use lancegate_sql::ast::{self, ExplainFormat, ExplainOptions};
 
 use super::{Plan, Planner};
@@ -21,7 +21,7 @@ pub struct ExplainPlan {
 
 impl ExplainPlan {
     /// Returns the types of the parameters.
-    pub fn parameter_types(&self) -> &[DataType] {
+    pub fn parameter_types(&self) -> &[FieldRef] {
         self.plan.parameter_types()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use lancegate_auth::object::SECRET_BYTES_MAX;
 use lancegate_auth::{Object, Privilege, Requirement};
 use lancegate_catalog::SecretName;
@@ -25,7 +25,7 @@ pub struct SecretPlan {
     /// What is done.
     pub action: SecretAction,
     schema: SchemaRef,
-    parameters: Vec<DataType>,
+    parameters: Vec<FieldRef>,
 }
 
 /// What is done with a secret.
@@ -75,7 +75,7 @@ impl SecretPlan {
     }
 
     /// Returns the type of `$1`, if the value is a parameter.
-    pub fn parameter_types(&self) -> &[DataType] {
+    pub fn parameter_types(&self) -> &[FieldRef] {
         &self.parameters
     }
 
@@ -173,11 +173,13 @@ impl Planner {
 
     /// Returns the types of the parameters. A value of another type than text is
     /// refused here: what cannot read it would quote it.
-    fn secret_parameters(&self, value: &SecretValue) -> Result<Vec<DataType>> {
+    fn secret_parameters(&self, value: &SecretValue) -> Result<Vec<FieldRef>> {
         match value {
             SecretValue::Text(_) => Ok(Vec::new()),
             SecretValue::Parameter(1) => match self.declared.first().cloned().flatten() {
-                None | Some(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => Ok(vec![DataType::Utf8]),
+                None | Some(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => {
+                    Ok(vec![Arc::new(Field::new("", DataType::Utf8, true))])
+                }
                 Some(_) => Err(no_text()),
             },
             SecretValue::Parameter(number) => {

@@ -74,7 +74,8 @@ pub(super) fn substring(expr: &mut Expr) {
         let given = [text, from].map(|part| FunctionArg::Unnamed(FunctionArgExpr::Expr(part.as_ref().clone())));
         let one = Expr::Value(Value::Number("1".to_owned(), false).with_empty_span());
         let given = [call_with("regexp_match", given.to_vec()), one];
-        *expr = call_with("array_element", given.map(|part| FunctionArg::Unnamed(FunctionArgExpr::Expr(part))).to_vec());
+        *expr =
+            call_with("array_element", given.map(|part| FunctionArg::Unnamed(FunctionArgExpr::Expr(part))).to_vec());
         return;
     }
     let given = [Some(text), Some(from), substring_for.as_ref()];
