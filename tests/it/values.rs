@@ -267,3 +267,26 @@ async fn mistakes_that_binding_loses_the_place_of_have_it() {
         run(&client, sql).await;
     }
 }
+
+#[tokio::test]
+async fn moments_and_numbers_have_templates() {
+    check(&[
+        (
+            "to_char(timestamp '2024-02-29 14:05:09.5', 'FMDay, DD Mon YYYY HH12:MI:SS.MS am')",
+            "Thursday, 29 Feb 2024 02:05:09.500 pm",
+        ),
+        ("to_char(date '2024-02-29', 'YYYY-MM-DD'), to_char(interval '1 day 02:03:04', 'DD HH24:MI:SS')", "2024-02-29|01 02:03:04"),
+        ("to_char(1234.5, '9,999.99'), to_char(-7, 'FM000'), to_char(0.5::float8, '0.9')", " 1,234.50|-007| 0.5"),
+        ("to_date('29/02/2024', 'DD/MM/YYYY'), to_timestamp('20240229 1405', 'YYYYMMDD HH24MI')", "2024-02-29|2024-02-29 14:05:00+00"),
+        ("to_timestamp(0), to_char(NULL::timestamp, 'YYYY') IS NULL", "1970-01-01 00:00:00+00|t"),
+        ("count(*) FROM (VALUES (date '2024-01-31'), (date '2024-01-01'), (date '2023-01-01')) t(d) WHERE to_char(d, 'YYYY-MM') = '2024-01'", "2"),
+    ])
+    .await;
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "SET timezone = 'Europe/Berlin'").await;
+    let local = "SELECT to_char(timestamptz '2024-07-01 12:00:00+00', 'HH24:MI TZ OF'), to_timestamp('2024-07-01', 'YYYY-MM-DD')";
+    assert_eq!(rows(&client, local).await, ["14:00 CEST +02|2024-07-01 00:00:00+02"]);
+    let refused = error(&client, "SELECT to_date('2024-13-01', 'YYYY-MM-DD')").await;
+    assert!(refused.starts_with("22008"), "{refused}");
+}

@@ -1,7 +1,7 @@
 //! The settings that change how values are written.
 
 use chrono::{Offset, TimeZone as _};
-use chrono_tz::{TZ_VARIANTS, Tz};
+use chrono_tz::{OffsetName, TZ_VARIANTS, Tz};
 
 use crate::error::WireError;
 
@@ -108,6 +108,22 @@ impl TimeZone {
                 None => 0,
             },
         }
+    }
+
+    /// Returns what the zone is called at a moment: `CET`, or its offset where it has no name.
+    pub fn abbreviation_at(&self, unix_seconds: i64) -> String {
+        let moment = match self {
+            Self::Fixed(0) => return "UTC".to_owned(),
+            Self::Fixed(_) => None,
+            Self::Named(zone) => zone.timestamp_opt(unix_seconds, 0).single(),
+        };
+        let name = moment.and_then(|moment| moment.offset().abbreviation().map(str::to_owned));
+        name.unwrap_or_else(|| {
+            let seconds = self.offset_at(unix_seconds);
+            let sign = if seconds < 0 { '-' } else { '+' };
+            let (hours, minutes) = (seconds.abs() / 3_600, seconds.abs() / 60 % 60);
+            if minutes == 0 { format!("{sign}{hours:02}") } else { format!("{sign}{hours:02}:{minutes:02}") }
+        })
     }
 
     /// Returns the offset of a local wall-clock time. In the hour that occurs

@@ -21,6 +21,7 @@ use lancegate_wire::types::{format_type, pg_type};
 
 use super::functions::intervals::{Intervals, is_interval};
 use super::functions::numbers::{self, Numbers};
+use super::functions::templates::Templates;
 use super::functions::{input, interval_aggregates};
 use crate::error::SqlError;
 use crate::sqlstate::SqlState;
@@ -34,6 +35,7 @@ const OF_ONE_TYPE: [&str; 5] = ["coalesce", "greatest", "least", "nullif", "make
 pub(crate) struct Coercions {
     intervals: Intervals,
     numbers: Numbers,
+    templates: Templates,
     greatest: Arc<AggregateUDF>,
     least: Arc<AggregateUDF>,
     now: Option<Arc<ScalarUDF>>,
@@ -48,6 +50,7 @@ impl Coercions {
         Self {
             intervals: Intervals::new(),
             numbers: Numbers::new(),
+            templates: Templates::new(settings),
             greatest: Arc::new(interval_aggregates::extreme(true)),
             least: Arc::new(interval_aggregates::extreme(false)),
             now: named("now"),
@@ -295,6 +298,7 @@ impl Coercions {
                 return Ok(Transformed::yes(self.numbers.round_even.call(args)));
             }
             ("date_part", 2) => return Ok(self.part(func, args, schema)),
+            ("to_char" | "to_date" | "to_timestamp", 2) => return Ok(self.template(func, args, schema)),
             ("array_element", 2) => counted_from_one(&mut args, schema),
             ("array_has", 2) => return Ok(with_unknown(func, args)),
             ("ceil" | "floor", 1) => return Ok(whole(func, args, schema)),
@@ -302,6 +306,19 @@ impl Coercions {
             _ => false,
         };
         Ok(told(Expr::ScalarFunction(ScalarFunction { func, args }), changed))
+    }
+
+    /// Templates are PostgreSQL's.
+    fn template(&self, func: Arc<ScalarUDF>, args: Vec<Expr>, schema: &DFSchema) -> Transformed<Expr> {
+        let of = kind(&args[0], schema).unwrap_or(DataType::Null);
+        let with_template = match (func.name(), of) {
+            ("to_date", DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => &self.templates.to_date,
+            ("to_timestamp", DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => &self.templates.to_timestamp,
+            ("to_char", number) if number.is_numeric() => &self.templates.of_number,
+            ("to_char", moment) if moment.is_temporal() => &self.templates.of_moment,
+            _ => return Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
+        };
+        Transformed::yes(with_template.call(args))
     }
 
     /// Seconds have a fraction, and a difference of timestamps has days.

@@ -43,6 +43,7 @@ pub mod sequences;
 pub(crate) mod single_value;
 mod sleep;
 pub(crate) mod sum;
+pub(crate) mod templates;
 pub(crate) mod udf;
 
 /// What a sort keeps in reserve to merge what it spilled, at most.

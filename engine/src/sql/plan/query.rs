@@ -149,17 +149,17 @@ impl Planner {
         self.bind(statement, &Scope { target: Some(target), finish: Some(finish), given, ..Scope::default() }).await
     }
 
-    /// Binds a query in which `target` is this relation instead of the table of that name.
+    /// Binds a query in which `name` is a relation that is not there yet, and that `needs` a privilege.
     ///
     /// # Errors
     /// As SELECT.
     pub(crate) async fn bind_over(
         &self,
         statement: Native,
-        target: &ObjectName,
-        relation: &Arc<dyn TableProvider>,
+        name: &ObjectName,
+        (relation, needs): (&Arc<dyn TableProvider>, &Requirement),
     ) -> Result<QueryPlan> {
-        self.bind(statement, &Scope { over: Some((target, relation)), ..Scope::default() }).await
+        self.bind(statement, &Scope { over: Some((name, relation, needs)), ..Scope::default() }).await
     }
 
     async fn bind(&self, mut statement: Native, scope: &Scope<'_>) -> Result<QueryPlan> {
@@ -439,15 +439,15 @@ impl Planner {
                 let reads = Vec::new();
                 return Ok(Some(Loaded { source, reads, is_table: false, sources: None, target: None, newest: None }));
             }
+            if let Some((_, relation, needs)) = scope.over.filter(|(over, ..)| *over == name) {
+                let source = provider_as_source(Arc::clone(relation));
+                let reads = vec![scope.read(needs.clone())];
+                return Ok(Some(Loaded { source, reads, is_table: false, sources: None, target: None, newest: None }));
+            }
             if let Some(relation) = self.load_system(name).await? {
                 return Ok(Some(relation));
             }
             let Some(record) = self.find(name).await? else { return Ok(None) };
-            if let Some((_, relation)) = scope.over.filter(|(target, _)| *target == name) {
-                let reads = vec![scope.read(Requirement::new(Privilege::Select, object_of(&record)))];
-                let source = provider_as_source(Arc::clone(relation));
-                return Ok(Some(Loaded { source, reads, is_table: false, sources: None, target: None, newest: None }));
-            }
             match record.kind {
                 TableKind::View => self.load_view(record, scope).await.map(Some),
                 TableKind::Table | TableKind::MaterializedView => {
@@ -654,8 +654,8 @@ struct Scope<'a> {
     on_behalf_of: Option<UserName>,
     target: Option<&'a ObjectName>,
     finish: Option<&'a Finish<'a>>,
-    /// What stands in the place of a table.
-    over: Option<(&'a ObjectName, &'a Arc<dyn TableProvider>)>,
+    /// A relation that has its rows later, and what is needed to read it.
+    over: Option<(&'a ObjectName, &'a Arc<dyn TableProvider>, &'a Requirement)>,
     /// A relation of the statement's own.
     given: Option<(&'a ObjectName, &'a Arc<dyn TableProvider>)>,
     versions: Versions,

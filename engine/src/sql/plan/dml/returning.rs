@@ -16,6 +16,7 @@ use datafusion::datasource::{MemTable, TableType, provider_as_source, source_as_
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
+use lancegate_auth::{Privilege, Requirement};
 use lancegate_sql::ObjectName;
 use sqlparser::ast::{
     Expr as NativeExpr, Ident, Select, SelectItem, SetExpr, Statement as Native, TableAlias, TableFactor,
@@ -88,7 +89,8 @@ impl Planner {
         let kept: Arc<dyn TableProvider> = Arc::new(KeptRows { schema: Arc::clone(&rows) });
         // What the client declared is of the rest of the statement.
         let planner = Self { declared: Arc::from([]), ..self.clone() };
-        let query = planner.bind_over(query, &ObjectName::bare(CHANGED), &kept).await?;
+        let needs = Requirement::new(Privilege::Select, table.object());
+        let query = planner.bind_over(query, &ObjectName::bare(CHANGED), (&kept, &needs)).await?;
         if !query.parameters.reported.is_empty() {
             return Err(SqlError::not_supported("parameters in RETURNING are not supported"));
         }
@@ -97,8 +99,8 @@ impl Planner {
     }
 }
 
-/// What the relation of changed rows is called where it is looked up.
-const CHANGED: &str = "__changed";
+/// What the relation of changed rows is called where it is looked up: no table can be.
+const CHANGED: &str = "changed rows";
 
 /// Returns the list over the changed rows, which have the name of the table, or the alias that it has.
 fn over_changed(mut items: Vec<SelectItem>, mut from: TableWithJoins) -> Result<Select> {
