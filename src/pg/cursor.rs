@@ -343,6 +343,7 @@ async fn evaluate(worker: &Worker, arguments: Option<Source>, prepared: &Prepare
     };
     let plan = worker.plan(&source, &[]).await?;
     let mut session = worker.session.lock().await;
+    let settings = session.settings.format_settings();
     let outcome = worker.engine.execute(&mut session, &plan, Vec::new(), &worker.ctx).await?;
     drop(session);
     let lancegate_engine::exec::Outcome::Rows { mut stream, .. } = outcome else {
@@ -353,7 +354,11 @@ async fn evaluate(worker: &Worker, arguments: Option<Source>, prepared: &Prepare
         if batch.num_rows() > 0 {
             let values = batch.columns().iter().zip(&prepared.parameters);
             return values
-                .map(|(column, parameter)| Ok(ScalarValue::try_from_array(column, 0)?.cast_to(&parameter.data_type)?))
+                .map(|(column, parameter)| match ScalarValue::try_from_array(column, 0)? {
+                    // A string is what the same text is in Bind.
+                    ScalarValue::Utf8(Some(text)) => read_text(parameter, &text, &settings),
+                    value => Ok(value.cast_to(&parameter.data_type)?),
+                })
                 .collect();
         }
     }

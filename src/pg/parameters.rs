@@ -75,6 +75,14 @@ pub(in crate::pg) fn read_values(
     read.map(|((parameter, format), value)| read_value(parameter, format, value.as_deref(), settings)).collect()
 }
 
+/// Reads the text of one value.
+///
+/// # Errors
+/// What a value is refused with.
+pub(in crate::pg) fn read_text(parameter: &Parameter, text: &str, settings: &FormatSettings) -> Result<ScalarValue> {
+    read_value(parameter, Format::Text, Some(text.as_bytes()), settings)
+}
+
 fn read_value(
     parameter: &Parameter,
     format: Format,

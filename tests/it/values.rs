@@ -290,3 +290,37 @@ async fn moments_and_numbers_have_templates() {
     let refused = error(&client, "SELECT to_date('2024-13-01', 'YYYY-MM-DD')").await;
     assert!(refused.starts_with("22008"), "{refused}");
 }
+
+#[tokio::test]
+async fn series_are_of_moments_too() {
+    check(&[
+        (
+            "string_agg(x::text, ' ') FROM generate_series(timestamp '2024-01-01', '2024-01-03', '1 day') x",
+            "2024-01-01 00:00:00 2024-01-02 00:00:00 2024-01-03 00:00:00",
+        ),
+        (
+            "count(*), max(x) FROM generate_series(date '2024-01-31', date '2024-03-31', interval '1 month') x",
+            "3|2024-03-31 00:00:00",
+        ),
+        ("count(*) FROM generate_series(timestamptz '2024-01-01', '2024-01-02', '6 hours')", "5"),
+        ("count(*) FROM generate_series(now() - interval '7 days', now(), '1 day')", "8"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn arrays_are_arguments_and_parameters() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (n int, s text)").await;
+    let both =
+        client.execute("INSERT INTO t SELECT * FROM unnest($1::int[], $2::text[])", &[&vec![1, 2], &vec!["a", "b"]]);
+    assert_eq!(both.await.unwrap(), 2);
+    let typed = [tokio_postgres::types::Type::INT4_ARRAY];
+    let one = client.prepare_typed("INSERT INTO t (n) SELECT x FROM unnest($1) x", &typed).await.unwrap();
+    assert_eq!(client.execute(&one, &[&vec![3, 4]]).await.unwrap(), 2);
+    run(&client, "PREPARE p (int[]) AS SELECT sum(x) FROM unnest($1) x").await;
+    assert_eq!(rows(&client, "EXECUTE p ('{5,6}')").await, ["11"]);
+    assert_eq!(rows(&client, "EXECUTE p (ARRAY[7])").await, ["7"]);
+    assert_eq!(rows(&client, "SELECT sum(n), count(s) FROM t").await, ["10|2"]);
+}

@@ -91,14 +91,8 @@ async fn what_comes_before_a_mistake_is_done_and_answered_first() {
     let mut raw = Raw::session(&gateway).await;
     raw.query("CREATE TABLE t (n int)").await;
     raw.exchange(&[parse("add", "INSERT INTO t VALUES ($1)"), sync()]).await;
-    let replies = raw.exchange(&[
-        insert("add", &["1"]),
-        insert("add", &["2"]),
-        insert("add", &["x"]),
-        insert("add", &["3"]),
-        sync(),
-    ]);
-    let replies = replies.await;
+    let rows = ["1", "2", "x", "3"].map(|n| insert("add", &[n]));
+    let replies = raw.exchange(&[rows.concat(), sync()]).await;
     assert_eq!((kinds(&replies).as_str(), code(&replies).as_deref()), ("2nC2nCEZ", Some("22P02")));
     assert_eq!(cell(&gateway, "SELECT sum(n) FROM t"), "3");
 }

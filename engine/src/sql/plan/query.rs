@@ -168,6 +168,9 @@ impl Planner {
         {
             statement = known;
         }
+        if matches!(statement, Native::Insert(_)) {
+            rewrite::array::cast_parameters(&mut statement, &self.declared);
+        }
         let reads_nothing = one_row::is_small(&statement);
         if !reads_nothing && let Some((error, at)) = checks::mistake(&statement) {
             return Err(error.at(position::of(&self.text, at.line, at.column)));
@@ -325,7 +328,8 @@ impl Planner {
         let inserts = matches!(statement, Native::Insert(_));
         let is_query = matches!(statement, Native::Query(_));
         let sources = loaded.iter().map(|(name, relation)| (name.clone(), Arc::clone(&relation.source))).collect();
-        let binder = Binder::new(&state, sources, &self.values);
+        let settings = self.caller.settings.format_settings();
+        let binder = Binder::new(&state, sources, &self.values, settings);
         let mut context =
             PlannerContext::new().with_prepare_param_data_types(parameters::declared_fields(&self.declared));
         let query = SqlToRel::new_with_options(&binder, parser_options());

@@ -3,7 +3,13 @@
 //! PostgreSQL documentation, "Array Value Input". Only one dimension is read;
 //! anything else is left for the binder to refuse.
 
-use sqlparser::ast::{Array, ArrayElemTypeDef, CastKind, DataType, Expr, Value};
+use std::ops::ControlFlow;
+
+use arrow::datatypes::{DataType as ArrowType, Field};
+use lancegate_wire::types::{format_type, pg_type};
+use sqlparser::ast::{Array, ArrayElemTypeDef, CastKind, DataType, Expr, Statement, Value, VisitMut, VisitorMut};
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
 
 /// Replaces the operand of `'{…}'::type[]`.
 pub(super) fn cast_literal(operand: &mut Box<Expr>, data_type: &DataType) {
@@ -17,6 +23,35 @@ pub(super) fn cast_literal(operand: &mut Box<Expr>, data_type: &DataType) {
     if let Some(items) = literal(operand).and_then(parse) {
         **operand = array(items, Some(element));
     }
+}
+
+/// Writes out the types of parameters that the client has declared as arrays. DataFusion does not look at declared types
+/// in an INSERT, and `unnest($1)` has no other.
+pub(crate) fn cast_parameters(statement: &mut Statement, declared: &[Option<ArrowType>]) {
+    struct Cast<'a>(&'a [Option<ArrowType>]);
+    impl VisitorMut for Cast<'_> {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let Expr::Value(value) = &*expr else { return ControlFlow::Continue(()) };
+            let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
+            let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+            let declared = number.and_then(|number| self.0.get(number.checked_sub(1)?)?.as_ref());
+            if let Some(data_type) = declared.filter(|declared| declared.is_list()).and_then(sql_type) {
+                let operand = Box::new(expr.clone());
+                *expr = Expr::Cast { kind: CastKind::Cast, expr: operand, data_type, array: false, format: None };
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    if declared.iter().flatten().any(ArrowType::is_list) {
+        let _ = statement.visit(&mut Cast(declared));
+    }
+}
+
+fn sql_type(data_type: &ArrowType) -> Option<DataType> {
+    let name = format_type(pg_type(&Field::new("", data_type.clone(), true)).oid, -1);
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(&name).ok()?.parse_data_type().ok()
 }
 
 /// Replaces the right side of `left = ANY ('{…}')`.

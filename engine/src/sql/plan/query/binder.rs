@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::file_options::file_type::FileType;
@@ -20,7 +20,9 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF, col,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use lancegate_wire::FormatSettings;
 
+use crate::sql::functions::input;
 use crate::sql::parameters;
 use crate::sql::uuid::PostgresTypes;
 
@@ -34,9 +36,11 @@ pub(crate) struct Binder<'a> {
     values: &'a [ScalarValue],
     /// The parameters that are arguments of table functions.
     arguments: Mutex<Vec<(usize, DataType)>>,
+    /// How texts are read.
+    settings: FormatSettings,
 }
 
-/// Table functions whose arguments are whole numbers; those of others are texts.
+/// Table functions whose arguments are whole numbers, or moments; those of others are texts.
 const OF_NUMBERS: [&str; 2] = ["generate_series", "range"];
 
 impl<'a> Binder<'a> {
@@ -45,9 +49,10 @@ impl<'a> Binder<'a> {
         state: &'a SessionState,
         sources: HashMap<TableReference, Arc<dyn TableSource>>,
         values: &'a [ScalarValue],
+        settings: FormatSettings,
     ) -> Self {
         let (used, arguments) = (Mutex::default(), Mutex::default());
-        Self { state, sources, used, types: Arc::new(PostgresTypes::of(state)), values, arguments }
+        Self { state, sources, used, types: Arc::new(PostgresTypes::of(state)), values, arguments, settings }
     }
 
     /// Returns the tables that the statement was bound to.
@@ -84,6 +89,38 @@ impl<'a> Binder<'a> {
     }
 }
 
+/// Makes the arguments of a series of moments what DataFusion takes: timestamps of nanoseconds, of which one may be a
+/// text, and an interval, which may be one, too.
+fn of_moments(args: Vec<Expr>, settings: &FormatSettings) -> Result<Vec<Expr>> {
+    let kind = |arg: &Expr| match arg {
+        Expr::Literal(value, _) => Some(value.data_type()),
+        _ => None,
+    };
+    let ends: Vec<DataType> = args.iter().take(2).filter_map(kind).collect();
+    if args.len() != 3 || !ends.iter().any(|end| matches!(end, DataType::Timestamp(..) | DataType::Date32)) {
+        return Ok(args);
+    }
+    let zone = ends.iter().find_map(|end| match end {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    });
+    let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+    let moment = |unit| DataType::Timestamp(unit, zone.clone());
+    let made = args.into_iter().enumerate().map(|(index, arg)| {
+        let Expr::Literal(value, metadata) = arg else { return Ok(arg) };
+        let (reads, takes) = match index {
+            0 | 1 => (moment(TimeUnit::Microsecond), moment(TimeUnit::Nanosecond)),
+            _ => (interval.clone(), interval.clone()),
+        };
+        let value = match &value {
+            ScalarValue::Utf8(Some(text)) => input::read(text, &reads, settings)?,
+            _ => value,
+        };
+        Ok(Expr::Literal(value.cast_to(&takes)?, metadata))
+    });
+    made.collect()
+}
+
 /// Gives the columns of a plan the names that clients see.
 pub(crate) fn renamed(plan: LogicalPlan, columns: &SchemaRef) -> Result<LogicalPlan> {
     let pairs = plan.schema().columns().into_iter().zip(columns.fields());
@@ -115,7 +152,9 @@ impl ContextProvider for Binder<'_> {
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         let function = self.state.table_functions().get(name).cloned();
         let function = function.ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
-        let context = SimplifyContext::builder().with_config_options(Arc::clone(self.state.config_options())).build();
+        let context = SimplifyContext::builder().with_config_options(Arc::clone(self.state.config_options()));
+        // `generate_series(now() - interval '7 days', now(), '1 day')`
+        let context = context.with_current_time().build();
         let simplifier = ExprSimplifier::new(context);
         let schema = datafusion::common::DFSchema::empty();
         let args = args
@@ -123,6 +162,7 @@ impl ContextProvider for Binder<'_> {
             .map(|arg| Ok(arg.transform_up(|arg| self.argument(name, arg))?.data))
             .map(|arg: Result<Expr>| simplifier.coerce(arg?, &schema).and_then(|arg| simplifier.simplify(arg)))
             .collect::<Result<Vec<_>>>()?;
+        let args = if OF_NUMBERS.contains(&name) { of_moments(args, &self.settings)? } else { args };
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
         Ok(provider_as_source(provider))
     }
