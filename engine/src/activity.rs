@@ -14,12 +14,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::session::{CancelReason, Session, StatementContext, TransactionStatus};
 
+pub(crate) mod advisory;
+
+use advisory::{Advisory, Until};
+
 /// Bytes of a statement that are shown, as PostgreSQL's `track_activity_query_size`.
 const SHOWN_BYTES_MAX: usize = 1_024;
 
-/// All open sessions of a gateway.
+/// All open sessions of a gateway, and the advisory locks that they hold.
 #[derive(Debug, Default)]
-pub struct Activity(Mutex<BTreeMap<i32, Backend>>);
+pub struct Activity {
+    backends: Mutex<BTreeMap<i32, Backend>>,
+    advisory: Advisory,
+}
 
 /// An open session.
 #[derive(Debug, Clone)]
@@ -129,7 +136,12 @@ impl Activity {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<i32, Backend>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.backends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the locks of sessions.
+    pub(crate) fn advisory(&self) -> &Advisory {
+        &self.advisory
     }
 }
 
@@ -167,6 +179,9 @@ impl Entered {
     pub fn waits(&self, session: &Session) {
         let application = session.settings.get("application_name").unwrap_or_default().to_owned();
         let transaction = session.transaction;
+        if transaction == TransactionStatus::Idle {
+            self.activity.advisory.end(self.pid, Until::Transaction);
+        }
         self.change(|backend, now| {
             backend.application = application;
             match transaction {
@@ -192,5 +207,6 @@ impl Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         self.activity.lock().remove(&self.pid);
+        self.activity.advisory.end(self.pid, Until::Session);
     }
 }

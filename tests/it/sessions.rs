@@ -181,3 +181,37 @@ async fn an_error_points_at_the_literal_that_it_names() {
         assert_eq!((failed.code().code(), found), (code, position), "{statement}: {}", failed.message());
     }
 }
+
+#[tokio::test]
+async fn advisory_locks_are_held_by_sessions_and_transactions() {
+    let gateway = Gateway::start();
+    let (one, two) = (gateway.connect().await, gateway.connect().await);
+    assert_eq!(rows(&one, "SELECT pg_try_advisory_lock(7), pg_try_advisory_lock(1, 2)").await, ["t|t"]);
+    assert_eq!(rows(&two, "SELECT pg_try_advisory_lock(7), pg_try_advisory_lock(8)").await, ["f|t"]);
+    let waiting = tokio::spawn(async move {
+        let took = rows(&two, "SELECT pg_advisory_lock(7)").await;
+        (two, took)
+    });
+    until("the other session waits", async || {
+        let active = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()";
+        (rows(&one, active).await == ["1"]).then_some(())
+    })
+    .await;
+    let circle = error(&one, "SELECT pg_advisory_lock(8)").await;
+    assert!(circle.starts_with("40P01"), "{circle}");
+    assert_eq!(rows(&one, "SELECT pg_advisory_unlock(7), pg_advisory_unlock(9)").await, ["t|f"]);
+    let (two, took) = waiting.await.unwrap();
+    assert_eq!(took, [""]);
+    run(&one, "SET statement_timeout = '50ms'").await;
+    assert!(error(&one, "SELECT pg_advisory_lock(7)").await.starts_with("57014"));
+    run(&two, "DISCARD ALL").await;
+    run(&one, "BEGIN; SELECT pg_advisory_xact_lock(7)").await;
+    assert_eq!(rows(&two, "SELECT pg_try_advisory_lock(7)").await, ["f"]);
+    run(&one, "COMMIT").await;
+    assert_eq!(rows(&two, "SELECT pg_try_advisory_lock(7)").await, ["t"]);
+    drop(two);
+    until("the lock ends with its session", async || {
+        (rows(&one, "SELECT pg_try_advisory_lock(7)").await == ["t"]).then_some(())
+    })
+    .await;
+}

@@ -31,6 +31,9 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &SessionPl
             if matches!(discard, Discard::All | Discard::Temp) {
                 temp::discard(engine, session).await;
             }
+            if matches!(discard, Discard::All) {
+                engine.activity().advisory().unlock_all(session.id);
+            }
         }
         Statement::Begin(begin) => apply_begin(session, begin)?,
         Statement::Commit(commit) => return end(engine, session, true, commit.chain).await,

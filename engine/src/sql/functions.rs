@@ -32,6 +32,7 @@ pub mod json;
 mod narrowed;
 pub(crate) mod numbers;
 pub mod of_backends;
+pub mod of_locks;
 pub mod of_objects;
 pub mod of_path;
 pub mod of_privileges;

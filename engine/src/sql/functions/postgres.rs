@@ -80,7 +80,6 @@ fn nothing() -> impl Iterator<Item = ScalarUDF> {
         ("pg_get_partkeydef", &[1]),
         ("pg_get_statisticsobjdef_columns", &[1]),
         ("pg_tablespace_location", &[1]),
-        ("pg_advisory_unlock_all", &[0]),
     ];
     let texts = text.into_iter().map(|(name, arguments)| {
         RowFunction::define(name, arguments, DataType::Utf8, Volatility::Stable, |_| Ok(ScalarValue::Utf8(None)))

@@ -232,7 +232,8 @@ impl Planner {
         let of_privileges = rewrite::catalog::calls_any(statement, &functions::of_privileges::NAMES);
         let of_sequences = rewrite::catalog::calls_any(statement, &functions::sequences::NAMES);
         let of_backends = rewrite::catalog::calls_any(statement, &functions::of_backends::NAMES);
-        if !of_relations && !of_objects && !of_path && !of_privileges && !of_sequences && !of_backends {
+        let of_locks = rewrite::catalog::calls_any(statement, &functions::of_locks::NAMES);
+        if !of_relations && !of_objects && !of_path && !of_privileges && !of_sequences && !of_backends && !of_locks {
             return Ok(Arc::clone(shared));
         }
         let mut state = shared.to_state();
@@ -248,6 +249,11 @@ impl Planner {
         system::functions::register(&mut state, &context);
         if of_backends {
             for function in functions::of_backends::functions(&context).await? {
+                functions::register(&mut state, function);
+            }
+        }
+        if of_locks {
+            for function in functions::of_locks::functions(&context) {
                 functions::register(&mut state, function);
             }
         }
