@@ -255,3 +255,30 @@ async fn numbers_of_any_exponent_are_read() {
         assert_eq!(refused, expected, "{beyond}");
     }
 }
+
+#[tokio::test]
+async fn a_primary_key_in_group_by_stands_for_its_row() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE u (id int PRIMARY KEY, name text, \"Age\" int)").await;
+    run(&client, "CREATE TABLE p (uid int, n int)").await;
+    run(&client, "INSERT INTO u VALUES (1, 'a', 30), (2, 'b', 40), (3, 'c', 50)").await;
+    run(&client, "INSERT INTO p VALUES (1, 5), (1, 6), (2, 7)").await;
+    let joined = "FROM u LEFT JOIN p ON p.uid = u.id GROUP BY u.id";
+    for (sql, expected) in [
+        (format!("SELECT u.name, count(p.n) {joined} ORDER BY u.name"), vec!["a|2", "b|1", "c|0"]),
+        (format!("SELECT u.*, sum(p.n) {joined} ORDER BY 1"), vec!["1|a|30|11", "2|b|40|7", "3|c|50|"]),
+        (format!("SELECT count(*) {joined} HAVING u.\"Age\" > 35 ORDER BY name"), vec!["1", "1"]),
+        ("SELECT id, upper(name) FROM u GROUP BY 1 ORDER BY \"Age\" DESC LIMIT 1".to_owned(), vec!["3|C"]),
+        ("SELECT x.name FROM public.u AS x GROUP BY x.id, x.name ORDER BY 1 LIMIT 1".to_owned(), vec!["a"]),
+    ] {
+        assert_eq!(rows(&client, &sql).await, expected, "{sql}");
+    }
+    for sql in
+        ["SELECT name FROM u GROUP BY \"Age\"", "SELECT n FROM p GROUP BY uid", "SELECT p.n FROM u, p GROUP BY u.id"]
+    {
+        let refused = error(&client, sql).await;
+        assert!(refused.starts_with("42803"), "{sql}: {refused}");
+    }
+    assert_eq!(rows(&client, "SELECT power(2, NULL) IS NULL, power(NULL, NULL) IS NULL").await, ["t|t"]);
+}

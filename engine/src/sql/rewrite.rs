@@ -26,6 +26,7 @@ mod catalog_columns;
 mod forms;
 mod intervals;
 mod joins;
+pub(crate) mod keys;
 pub mod known;
 mod lateral;
 pub mod names;

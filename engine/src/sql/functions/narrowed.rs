@@ -186,6 +186,9 @@ impl ScalarUDFImpl for Narrowed {
             Way::Finite => args.args.iter().map(|argument| argument.to_array(rows)).collect::<Result<Vec<_>>>()?,
             _ => Vec::new(),
         };
+        if self.way == Way::Finite && args.args.iter().any(|argument| argument.data_type().is_null()) {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from(args.return_field.data_type())?));
+        }
         if self.is_integer() {
             let field = args.return_field.as_ref().clone().with_data_type(DataType::UInt64);
             args.return_field = Arc::new(field);

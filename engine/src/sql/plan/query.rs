@@ -26,10 +26,12 @@ use crate::error::{Result, SqlError};
 use crate::sql::parameters::{self, Parameters};
 use crate::sql::resolve::{self, BoundTable, object_of};
 use crate::sql::rewrite::Found;
+use crate::sql::rewrite::keys::Keyed;
 use crate::sql::rewrite::versions::{self, Versioned, Versions};
 use crate::sql::state::PlannerState;
 use crate::sql::{checks, functions, guard, labels, literals, rewrite, uuid};
 use crate::sqlstate::SqlState;
+use crate::storage::key;
 use crate::storage::provider::{Columns, LanceTable};
 use crate::system::{self, SYSTEM_DATABASE, SystemContext};
 
@@ -192,6 +194,13 @@ impl Planner {
             };
             rewrite::hide_system_columns(&mut statement, &columns, is_table)?;
         }
+        let keyed = |name: &sqlparser::ast::ObjectName| {
+            let loaded = loaded.get(&reference(&ObjectName::from_native(name)?))?;
+            let dataset = &loaded.newest.as_ref()?.dataset;
+            let columns = loaded.source.schema().fields().iter().map(|field| field.name().clone()).collect();
+            Some(Keyed { key: key::columns(dataset), columns })
+        };
+        rewrite::keys::complete_groups(&mut statement, &keyed);
         labels::apply(&mut statement);
         // `'t'::regclass` alone asks the catalog, too.
         let names_object = || loaded.is_empty() && rewrite::catalog::casts_to_object(&statement);
