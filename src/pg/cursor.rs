@@ -18,6 +18,7 @@ use sqlparser::ast as native;
 
 use crate::pg::connection::Transport;
 use crate::pg::extended::{LastPlan, Prepared, no_statement};
+use crate::pg::parameters::read_text;
 use crate::pg::portal::{Portal, PortalState, RowSource};
 use crate::pg::session_loop::{Deadline, Failure, SessionLoop};
 use crate::pg::statement::{RanTo, Source, Started, Worker, describe_rows, ensure_block_goes_on};

@@ -324,3 +324,51 @@ async fn arrays_are_arguments_and_parameters() {
     assert_eq!(rows(&client, "EXECUTE p (ARRAY[7])").await, ["7"]);
     assert_eq!(rows(&client, "SELECT sum(n), count(s) FROM t").await, ["10|2"]);
 }
+
+#[tokio::test]
+async fn moments_are_shown_at_a_zone_and_taken_from_one() {
+    check(&[
+        (
+            "timestamptz '2024-01-15 10:20:30+00' AT TIME ZONE 'America/New_York', \
+             timestamp '2024-01-15 10:20:30' AT TIME ZONE 'America/New_York'",
+            "2024-01-15 05:20:30|2024-01-15 15:20:30+00",
+        ),
+        (
+            "timestamptz '2024-01-15 10:20:30+00' AT TIME ZONE 'UTC' AT TIME ZONE 'America/New_York'",
+            "2024-01-15 15:20:30+00",
+        ),
+        (
+            "timezone('+05', timestamptz '2024-07-01 12:00:00+00'), date '2024-07-01' AT TIME ZONE 'Asia/Kolkata'",
+            "2024-07-01 07:00:00|2024-07-01 05:30:00",
+        ),
+        (
+            "date(timestamp '2024-07-01 12:00:00'), make_interval(days => 3, hours => 2), make_interval(1, 2)",
+            "2024-07-01|3 days 02:00:00|1 year 2 mons",
+        ),
+    ])
+    .await;
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    let refused = error(&client, "SELECT now() AT TIME ZONE 'nowhere'").await;
+    assert!(refused.starts_with("22023: time zone \"nowhere\" not recognized"), "{refused}");
+}
+
+#[tokio::test]
+async fn parts_of_moments_divide_and_patterns_are_similar() {
+    check(&[
+        ("extract(minute from timestamp '2024-01-01 10:30:00') / 60", "0.5"),
+        ("date_part('minute', timestamp '2024-01-01 10:30:00') / 60, extract(year from date '2024-05-06')", "0.5|2024"),
+        (
+            "extract(epoch from timestamp '2024-01-15 10:20:30.123456'), extract(second from time '00:00:01.5')",
+            "1705314030.123456|1.5",
+        ),
+        (
+            "'Hello' SIMILAR TO 'H%', 'Hello' SIMILAR TO 'ell', 'abc' SIMILAR TO '(a|b)_c', 'a.c' NOT SIMILAR TO 'a.c'",
+            "t|f|t|f",
+        ),
+        ("count(*) FROM (VALUES ('a%'), ('ab')) t(x) WHERE x SIMILAR TO 'a#%' ESCAPE '#'", "1"),
+        ("percentile_disc(0.5) WITHIN GROUP (ORDER BY x) FROM (VALUES (1), (2), (NULL), (9)) t(x)", "2"),
+        ("percentile_disc(0) WITHIN GROUP (ORDER BY x DESC) FROM (VALUES (1), (2), (9)) t(x)", "9"),
+    ])
+    .await;
+}

@@ -321,25 +321,23 @@ impl Coercions {
         Transformed::yes(with_template.call(args))
     }
 
-    /// Seconds have a fraction, and a difference of timestamps has days.
+    /// A part is `double precision`, seconds have a fraction, and a difference of timestamps has days.
     fn part(&self, func: Arc<ScalarUDF>, mut args: Vec<Expr>, schema: &DFSchema) -> Transformed<Expr> {
         let name = match &args[0] {
             Expr::Literal(ScalarValue::Utf8(Some(name)), _) => name.to_ascii_lowercase(),
             _ => String::new(),
         };
         let of = kind(&args[1], schema);
-        let mut changed = false;
         if matches!(of, Some(DataType::Duration(_))) && name != "epoch" {
             let duration = args.remove(1);
             args.push(self.intervals.of_duration.call(vec![duration]));
-            changed = true;
         }
         if matches!(name.as_str(), "second" | "seconds") && matches!(of, Some(DataType::Timestamp(..))) {
             args[0] = lit("microsecond");
             let micros = Expr::ScalarFunction(ScalarFunction { func, args });
             return Transformed::yes(cast(micros, DataType::Float64) / lit(1e6));
         }
-        told(Expr::ScalarFunction(ScalarFunction { func, args }), changed)
+        Transformed::yes(cast(Expr::ScalarFunction(ScalarFunction { func, args }), DataType::Float64))
     }
 
     fn aggregate(&self, mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {

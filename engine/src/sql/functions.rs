@@ -46,6 +46,7 @@ mod sleep;
 pub(crate) mod sum;
 pub(crate) mod templates;
 pub(crate) mod udf;
+pub(crate) mod zones;
 
 /// What a sort keeps in reserve to merge what it spilled, at most.
 const SORT_RESERVE_BYTES_MAX: usize = 10 << 20;
@@ -77,6 +78,7 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
         context.register_udf(function);
     }
     context.register_udf(sleep::function());
+    context.register_udf(zones::function());
     for function in bounded::functions(&context) {
         context.register_udf(function);
     }

@@ -110,6 +110,15 @@ impl VisitorMut for Postgres {
             {
                 forms::field_names(access_chain);
             }
+            Expr::SimilarTo { .. } => names::similar(expr),
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                let parts = [time_zone, timestamp].map(|part| part.as_ref().clone());
+                *expr = names::call_of("timezone", parts);
+            }
+            Expr::Extract { field, expr: of, .. } => {
+                let name = Expr::Value(Value::SingleQuotedString(field.to_string()).with_empty_span());
+                *expr = names::as_numeric(names::call_of("date_part", [name, of.as_ref().clone()]));
+            }
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
                 forms::escaped_pattern(pattern, escape_char);
             }

@@ -17,6 +17,8 @@ use crate::sqlstate::SqlState;
 
 /// What `LIKE p ESCAPE e` calls for its pattern.
 pub(crate) const LIKE_PATTERN: &str = "pg_like_pattern";
+/// What `SIMILAR TO p ESCAPE e` calls for its pattern.
+pub(crate) const SIMILAR_PATTERN: &str = "pg_similar_pattern";
 /// What `generate_subscripts` calls: array, first subscript, dimension.
 pub(crate) const SUBSCRIPTS: &str = "pg_subscripts";
 /// What `_pg_expandarray` calls.
@@ -86,6 +88,13 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                 return Ok(ScalarValue::Utf8(None));
             };
             Ok(utf8(Some(like_pattern(&pattern, &escape)?)))
+        }),
+        RowFunction::define(SIMILAR_PATTERN, &[2], DataType::Utf8, Volatility::Immutable, |arguments| {
+            let [pattern, escape] = arguments else { return Ok(ScalarValue::Utf8(None)) };
+            let (Some(pattern), Some(escape)) = (text(pattern), text(escape)) else {
+                return Ok(ScalarValue::Utf8(None));
+            };
+            Ok(utf8(Some(similar_pattern(&pattern, &escape)?)))
         }),
         RowFunction::define(SUBSCRIPTS, &[3, 4], DataType::List(item), Volatility::Immutable, |arguments| {
             let length = elements(arguments.first()).len();
@@ -285,9 +294,67 @@ pub(crate) fn like_pattern(pattern: &str, escape: &str) -> Result<String> {
     Ok(out)
 }
 
+/// Returns the regular expression of a pattern of SIMILAR TO (PostgreSQL documentation, "SIMILAR TO Regular Expressions").
+///
+/// # Errors
+/// 22025 for an escape that is no single character, or that ends the pattern.
+pub(crate) fn similar_pattern(pattern: &str, escape: &str) -> Result<String> {
+    let refused = |message: &str| external(SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, message));
+    let mut chars = escape.chars();
+    let escape = chars.next();
+    if chars.next().is_some() {
+        return Err(refused("invalid escape string"));
+    }
+    let mut out = "(?s)^(?:".to_owned();
+    let mut in_class = false;
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            c if Some(c) == escape => {
+                let plain =
+                    chars.next().ok_or_else(|| refused("SIMILAR TO pattern must not end with escape character"))?;
+                if !plain.is_alphanumeric() {
+                    out.push('\\');
+                }
+                out.push(plain);
+            }
+            '\\' => out.push_str("\\\\"),
+            c if in_class => {
+                in_class = c != ']';
+                out.push(c);
+            }
+            '[' => {
+                in_class = true;
+                out.push(c);
+            }
+            '%' => out.push_str(".*"),
+            '_' => out.push('.'),
+            '(' => out.push_str("(?:"),
+            '.' | '^' | '$' => out.extend(['\\', c]),
+            other => out.push(other),
+        }
+    }
+    out.push_str(")$");
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn similar_patterns_become_regular_expressions() {
+        for (pattern, escape, expected) in [
+            ("H%", "\\", "(?s)^(?:H.*)$"),
+            ("(a|b)_", "\\", "(?s)^(?:(?:a|b).)$"),
+            ("a.b$", "\\", "(?s)^(?:a\\.b\\$)$"),
+            ("100#%", "#", "(?s)^(?:100\\%)$"),
+            ("[%_]+", "\\", "(?s)^(?:[%_]+)$"),
+        ] {
+            assert_eq!(similar_pattern(pattern, escape).unwrap(), expected, "{pattern}");
+        }
+        assert!(similar_pattern("a\\", "\\").is_err());
+    }
 
     #[test]
     fn patterns_get_the_usual_escape() {

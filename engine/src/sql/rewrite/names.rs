@@ -3,14 +3,15 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-    TimezoneInfo, Value, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind,
+    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableAliasColumnDef,
+    TableFactor, TableWithJoins, TimezoneInfo, Value, VisitMut, VisitorMut,
 };
 
 use super::build;
 use super::forms::{call_with, last_name};
+use crate::sql::functions::of_text;
 
 /// PostgreSQL's names of functions that DataFusion calls otherwise.
 const OTHER_NAMES: [(&str, &str); 9] = [
@@ -34,6 +35,8 @@ pub(super) fn keep_labels(select: &mut Select) {
             && (OTHER_NAMES.iter().any(|(ours, _)| *ours == name) || IN_OTHER_WORDS.contains(&name.as_str()))
         {
             *item = SelectItem::ExprWithAlias { expr: Expr::Function(function.clone()), alias: Ident::new(name) };
+        } else if let SelectItem::UnnamedExpr(expr @ Expr::Extract { .. }) = item {
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::new("extract") };
         } else if let SelectItem::UnnamedExpr(expr) = item
             && let Expr::Substring { shorthand, .. } = expr
         {
@@ -85,7 +88,70 @@ pub(super) fn substring(expr: &mut Expr) {
 }
 
 /// Functions that are put in other words.
-const IN_OTHER_WORDS: [&str; 6] = ["array", "div", "json_agg", "jsonb_agg", "mod", "localtimestamp"];
+const IN_OTHER_WORDS: [&str; 9] =
+    ["array", "date", "div", "json_agg", "jsonb_agg", "make_interval", "mod", "localtimestamp", "percentile_disc"];
+
+/// The arguments of `make_interval`, and what each counts.
+const INTERVAL_PARTS: [(&str, &str); 7] = [
+    ("years", "1 year"),
+    ("months", "1 month"),
+    ("weeks", "7 days"),
+    ("days", "1 day"),
+    ("hours", "1 hour"),
+    ("mins", "1 minute"),
+    ("secs", "1 second"),
+];
+
+/// A call with arguments that have no names.
+pub(super) fn call_of<const N: usize>(name: &str, arguments: [Expr; N]) -> Expr {
+    call_with(name, arguments.map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))).to_vec())
+}
+
+fn cast(expr: Expr, data_type: DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}
+
+fn literal(value: Value) -> Expr {
+    Expr::Value(value.with_empty_span())
+}
+
+fn number(text: &str) -> Expr {
+    literal(Value::Number(text.to_owned(), false))
+}
+
+/// `EXTRACT` is `numeric`, to microseconds, where `date_part` is `double precision`.
+pub(super) fn as_numeric(expr: Expr) -> Expr {
+    let exact = cast(expr, DataType::Numeric(ExactNumberInfo::PrecisionAndScale(38, 6)));
+    cast(exact, DataType::Numeric(ExactNumberInfo::None))
+}
+
+/// `x SIMILAR TO p` is a regular expression that matches all of `x`.
+pub(super) fn similar(expr: &mut Expr) {
+    let Expr::SimilarTo { negated, expr: text, pattern, escape_char } = &*expr else { return };
+    let escape = escape_char.as_ref().map(|escape| escape.value.clone());
+    let escape = match escape {
+        None => "\\".to_owned(),
+        Some(Value::SingleQuotedString(escape)) => escape,
+        Some(_) => return,
+    };
+    let given = match pattern.as_ref() {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => of_text::similar_pattern(text, &escape).ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    // A pattern that is wrong is refused when it is used.
+    let wanted = match given {
+        Some(known) => literal(Value::SingleQuotedString(known)),
+        None => {
+            let parts = [pattern.as_ref().clone(), literal(Value::SingleQuotedString(escape))];
+            call_of(of_text::SIMILAR_PATTERN, parts)
+        }
+    };
+    let op = if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch };
+    *expr = Expr::Nested(Box::new(binary(text.as_ref().clone(), op, wanted)));
+}
 
 /// Renames a call, and returns what stands for it instead, if anything does.
 pub(super) fn call(function: &mut Function) -> Option<Expr> {
@@ -109,6 +175,10 @@ pub(super) fn call(function: &mut Function) -> Option<Expr> {
             let rows = FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(function.clone())));
             Some(call_with("to_json", vec![rows]))
         }
+        // A type in the form of a function.
+        ("date", FunctionArguments::List(list)) if list.args.len() == 1 => Some(cast(only(function)?, DataType::Date)),
+        ("make_interval", FunctionArguments::List(list)) if !list.args.is_empty() => interval(&list.args),
+        ("percentile_disc", FunctionArguments::List(_)) if function.within_group.len() == 1 => discrete(function),
         // The age of a date is that at midnight.
         ("age", FunctionArguments::List(list)) if list.args.len() == 1 => {
             let mut both = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(call_with("current_date", Vec::new())))];
@@ -124,6 +194,48 @@ pub(super) fn call(function: &mut Function) -> Option<Expr> {
         }),
         _ => None,
     }
+}
+
+fn only(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.as_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))] => Some(expr.clone()),
+        _ => None,
+    }
+}
+
+/// `make_interval(days => 3, hours => 2)` is `3 * interval '1 day' + 2 * interval '1 hour'`.
+fn interval(arguments: &[FunctionArg]) -> Option<Expr> {
+    let parts = arguments.iter().enumerate().map(|(index, argument)| {
+        let (unit, value) = match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => (INTERVAL_PARTS.get(index)?.1, value),
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
+                let named = INTERVAL_PARTS.iter().find(|(known, _)| name.value.eq_ignore_ascii_case(known))?;
+                (named.1, value)
+            }
+            _ => return None,
+        };
+        let one = cast(
+            literal(Value::SingleQuotedString(unit.to_owned())),
+            DataType::Interval { fields: None, precision: None },
+        );
+        Some(binary(Expr::Nested(Box::new(value.clone())), BinaryOperator::Multiply, one))
+    });
+    let parts = parts.collect::<Option<Vec<Expr>>>()?;
+    let sum = parts.into_iter().reduce(|sum, part| binary(sum, BinaryOperator::Plus, part))?;
+    Some(Expr::Nested(Box::new(sum)))
+}
+
+/// `percentile_disc(p) WITHIN GROUP (ORDER BY x)` is the element of all `x` in order below which so much of them is.
+fn discrete(function: &Function) -> Option<Expr> {
+    let [order] = function.within_group.as_slice() else { return None };
+    let share = Expr::Nested(Box::new(only(function)?));
+    let mut all = gather(order.expr.clone(), vec![order.clone()]);
+    let Expr::Function(gathered) = &mut all else { return None };
+    gathered.filter = Some(Box::new(Expr::IsNotNull(Box::new(Expr::Nested(Box::new(order.expr.clone()))))));
+    let place = binary(share, BinaryOperator::Multiply, call_of("count", [order.expr.clone()]));
+    let place = call_of("greatest", [call_of("ceil", [place]), number("1")]);
+    Some(call_of("array_element", [all, cast(place, DataType::BigInt(None))]))
 }
 
 fn arguments(function: &Function) -> Option<[Expr; 2]> {
