@@ -332,7 +332,9 @@ impl Coercions {
             let duration = args.remove(1);
             args.push(self.intervals.of_duration.call(vec![duration]));
         }
-        if matches!(name.as_str(), "second" | "seconds") && matches!(of, Some(DataType::Timestamp(..))) {
+        if matches!(name.as_str(), "second" | "seconds")
+            && matches!(of, Some(DataType::Timestamp(..) | DataType::Time64(_)))
+        {
             args[0] = lit("microsecond");
             let micros = Expr::ScalarFunction(ScalarFunction { func, args });
             return Transformed::yes(cast(micros, DataType::Float64) / lit(1e6));
