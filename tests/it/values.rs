@@ -372,3 +372,51 @@ async fn parts_of_moments_divide_and_patterns_are_similar() {
     ])
     .await;
 }
+
+/// The expected texts are PostgreSQL's with the same `TimeZone`.
+#[tokio::test]
+async fn days_and_hours_are_those_of_the_sessions_zone() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "SET timezone = 'America/New_York'").await;
+    run(&client, "CREATE TABLE t (id int, at timestamptz, ts timestamp, d date)").await;
+    run(&client, "INSERT INTO t VALUES (1, '2024-01-15 02:30:00+00', '2024-01-15 02:30', '2024-01-15')").await;
+    run(&client, "INSERT INTO t VALUES (2, '2024-07-15 02:30:00', '2024-07-15 02:30', '2024-07-15')").await;
+    for (list, expected) in [
+        ("date_trunc('day', at)", ["2024-01-14 00:00:00-05", "2024-07-15 00:00:00-04"]),
+        ("date_trunc('day', at, 'UTC')", ["2024-01-14 19:00:00-05", "2024-07-14 20:00:00-04"]),
+        ("extract(hour from at), date_part('dow', at)", ["21|0", "2|1"]),
+        (
+            "at::date, at::timestamp, at::time",
+            ["2024-01-14|2024-01-14 21:30:00|21:30:00", "2024-07-15|2024-07-15 02:30:00|02:30:00"],
+        ),
+        ("at > ts, at = ts, at > d", ["f|f|f", "f|t|t"]),
+        ("at - ts, at - d", ["-05:00:00|-02:30:00", "00:00:00|02:30:00"]),
+        (
+            "at + interval '6 months', interval '1 day' + at",
+            ["2024-07-14 21:30:00-04|2024-01-15 21:30:00-05", "2025-01-15 02:30:00-05|2024-07-16 02:30:00-04"],
+        ),
+        (
+            "at AT TIME ZONE 'UTC', ts AT TIME ZONE 'UTC'",
+            ["2024-01-15 02:30:00|2024-01-14 21:30:00-05", "2024-07-15 06:30:00|2024-07-14 22:30:00-04"],
+        ),
+    ] {
+        assert_eq!(rows(&client, &format!("SELECT {list} FROM t ORDER BY id")).await, expected, "{list}");
+    }
+    for (sql, expected) in [
+        ("SELECT id FROM t WHERE at::date = '2024-01-14'", "1"),
+        ("SELECT date_trunc('month', at)::date, count(*) FROM t GROUP BY 1 ORDER BY 1 LIMIT 1", "2024-01-01|1"),
+        (
+            "SELECT to_timestamp(0), extract(hour from to_timestamp(0)), extract(epoch from to_timestamp(1.5))",
+            "1969-12-31 19:00:00-05|19|1.5",
+        ),
+        (
+            "SELECT timestamptz '2024-03-09 12:00' + interval '1 day', timestamptz '2024-03-09 12:00' + interval '24 hours'",
+            "2024-03-10 12:00:00-04|2024-03-10 13:00:00-04",
+        ),
+        ("SELECT count(*) FROM t WHERE at BETWEEN timestamp '2024-07-15 02:30' AND date '2024-08-01'", "1"),
+        ("SELECT now()::date = current_date, localtimestamp::timestamptz = now()", "t|t"),
+    ] {
+        assert_eq!(rows(&client, sql).await, [expected], "{sql}");
+    }
+}

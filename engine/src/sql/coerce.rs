@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::execution::SessionState;
@@ -26,7 +26,13 @@ use super::functions::{input, interval_aggregates};
 use crate::error::SqlError;
 use crate::sqlstate::SqlState;
 
+mod clock;
 mod nodes;
+
+use clock::Clock;
+
+/// A time that no zone makes a moment.
+const LOCAL: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
 /// Functions whose arguments have one type.
 const OF_ONE_TYPE: [&str; 5] = ["coalesce", "greatest", "least", "nullif", "make_array"];
@@ -36,6 +42,7 @@ pub(crate) struct Coercions {
     intervals: Intervals,
     numbers: Numbers,
     templates: Templates,
+    clock: Clock,
     greatest: Arc<AggregateUDF>,
     least: Arc<AggregateUDF>,
     now: Option<Arc<ScalarUDF>>,
@@ -51,6 +58,7 @@ impl Coercions {
             intervals: Intervals::new(),
             numbers: Numbers::new(),
             templates: Templates::new(settings),
+            clock: Clock::new(settings, state.config_options().execution.time_zone.as_deref()),
             greatest: Arc::new(interval_aggregates::extreme(true)),
             least: Arc::new(interval_aggregates::extreme(false)),
             now: named("now"),
@@ -86,15 +94,18 @@ impl Coercions {
         }
         let unchanged = |binary| Ok(Transformed::no(Expr::BinaryExpr(binary)));
         let Some(right) = kind(&binary.right, schema) else { return unchanged(binary) };
-        let may = right.is_floating() || right.is_decimal() || compares && right != DataType::Boolean;
+        let may =
+            right.is_floating() || right.is_decimal() || right.is_temporal() || compares && right != DataType::Boolean;
         if !may {
             return unchanged(binary);
         }
         let Some(left) = kind(&binary.left, schema) else { return unchanged(binary) };
         if !compares {
-            let mut sides = vec![*binary.left, *binary.right];
-            let changed = self.floats(&mut sides, &[left, right], Float::Double);
-            return Ok(rebuilt(sides, binary.op, changed));
+            let (mut sides, mut kinds) = ([*binary.left, *binary.right], [left, right]);
+            let changed = self.clock.beside(&mut sides, &mut kinds)
+                || self.clock.shifted(&mut sides, &kinds, binary.op)
+                || self.floats(&mut sides, &kinds, Float::Double);
+            return Ok(rebuilt(sides.into(), binary.op, changed));
         }
         let mut sides = vec![*binary.left, *binary.right];
         let changed = self.compared(&mut sides, &[left, right], Float::Double)?;
@@ -115,6 +126,7 @@ impl Coercions {
                 }
             }
         }
+        changed |= self.clock.beside(values, &mut kinds);
         let lengths = kinds.iter().all(is_interval);
         if lengths && !kinds.windows(2).all(|pair| matches!(pair[0], DataType::Duration(_)) && pair[0] == pair[1]) {
             for value in values.iter_mut() {
@@ -177,6 +189,11 @@ impl Coercions {
             return unchanged(expr, field);
         }
         let Some(from) = kind(&expr, schema) else { return unchanged(expr, field) };
+        if matches!(to, DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(_, None))
+            && let Some(shown) = self.clock.shown(&expr, Some(&from))
+        {
+            return Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(shown), field })));
+        }
         if from.is_numeric() && to.is_temporal() || from.is_temporal() && to.is_numeric() {
             return Err(no_cast(&from, &field));
         }
@@ -298,6 +315,19 @@ impl Coercions {
                 return Ok(Transformed::yes(self.numbers.round_even.call(args)));
             }
             ("date_part", 2) => return Ok(self.part(func, args, schema)),
+            ("date_trunc", 2) => match self.clock.shown(&args[1], kind(&args[1], schema).as_ref()) {
+                Some(shown) => {
+                    args[1] = shown;
+                    let cut = Expr::ScalarFunction(ScalarFunction { func, args });
+                    return Ok(Transformed::yes(self.clock.moment(cast(cut, LOCAL))));
+                }
+                None => false,
+            },
+            ("to_timestamp", 1) if kind(&args[0], schema).is_some_and(|kind| kind.is_numeric()) => {
+                let micros = self.numbers.round_even.call(vec![cast(args.remove(0), DataType::Float64) * lit(1e6)]);
+                let moment = DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC")));
+                return Ok(Transformed::yes(cast(cast(micros, DataType::Int64), moment)));
+            }
             ("to_char" | "to_date" | "to_timestamp", 2) => return Ok(self.template(func, args, schema)),
             ("array_element", 2) => counted_from_one(&mut args, schema),
             ("array_has", 2) => return Ok(with_unknown(func, args)),
@@ -327,7 +357,13 @@ impl Coercions {
             Expr::Literal(ScalarValue::Utf8(Some(name)), _) => name.to_ascii_lowercase(),
             _ => String::new(),
         };
-        let of = kind(&args[1], schema);
+        let mut of = kind(&args[1], schema);
+        if name != "epoch"
+            && let Some(shown) = self.clock.shown(&args[1], of.as_ref())
+        {
+            args[1] = shown;
+            of = Some(LOCAL);
+        }
         if matches!(of, Some(DataType::Duration(_))) && name != "epoch" {
             let duration = args.remove(1);
             args.push(self.intervals.of_duration.call(vec![duration]));

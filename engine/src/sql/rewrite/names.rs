@@ -88,8 +88,18 @@ pub(super) fn substring(expr: &mut Expr) {
 }
 
 /// Functions that are put in other words.
-const IN_OTHER_WORDS: [&str; 9] =
-    ["array", "date", "div", "json_agg", "jsonb_agg", "make_interval", "mod", "localtimestamp", "percentile_disc"];
+const IN_OTHER_WORDS: [&str; 10] = [
+    "array",
+    "date",
+    "date_trunc",
+    "div",
+    "json_agg",
+    "jsonb_agg",
+    "make_interval",
+    "mod",
+    "localtimestamp",
+    "percentile_disc",
+];
 
 /// The arguments of `make_interval`, and what each counts.
 const INTERVAL_PARTS: [(&str, &str); 7] = [
@@ -174,6 +184,20 @@ pub(super) fn call(function: &mut Function) -> Option<Expr> {
             function.name = ObjectName::from(vec![Ident::new("array_agg")]);
             let rows = FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(function.clone())));
             Some(call_with("to_json", vec![rows]))
+        }
+        // The days and hours of a zone.
+        ("date_trunc", FunctionArguments::List(list)) if list.args.len() == 3 => {
+            let [
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(field)),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(moment)),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(zone)),
+            ] = list.args.as_slice()
+            else {
+                return None;
+            };
+            let shown = call_of("timezone", [zone.clone(), moment.clone()]);
+            let cut = call_of("date_trunc", [field.clone(), shown]);
+            Some(call_of("timezone", [zone.clone(), cut]))
         }
         // A type in the form of a function.
         ("date", FunctionArguments::List(list)) if list.args.len() == 1 => Some(cast(only(function)?, DataType::Date)),
