@@ -12,6 +12,7 @@ pub mod functions;
 pub(crate) mod guard;
 pub mod labels;
 mod literals;
+mod multisets;
 pub(crate) mod opaque;
 mod operators;
 pub mod parameters;

@@ -282,3 +282,22 @@ async fn a_primary_key_in_group_by_stands_for_its_row() {
     }
     assert_eq!(rows(&client, "SELECT power(2, NULL) IS NULL, power(NULL, NULL) IS NULL").await, ["t|t"]);
 }
+
+#[tokio::test]
+async fn except_all_and_intersect_all_count_equal_rows() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    let (a, b) = (
+        "SELECT * FROM (VALUES (1), (2), (2), (2), (NULL), (NULL)) a(x)",
+        "SELECT * FROM (VALUES (2), (2), (NULL), (4)) b(x)",
+    );
+    for (sql, expected) in [
+        (format!("{a} EXCEPT ALL {b} ORDER BY 1"), vec!["1", "2", ""]),
+        (format!("{a} INTERSECT ALL {b} ORDER BY 1"), vec!["2", "2", ""]),
+        (format!("{a} EXCEPT {b} ORDER BY 1"), vec!["1"]),
+        (format!("{a} INTERSECT {b} ORDER BY 1"), vec!["2", ""]),
+        (format!("SELECT count(*) FROM ({a} EXCEPT ALL ({b} INTERSECT ALL {a})) t"), vec!["3"]),
+    ] {
+        assert_eq!(rows(&client, &sql).await, expected, "{sql}");
+    }
+}

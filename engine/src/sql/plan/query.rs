@@ -29,7 +29,7 @@ use crate::sql::rewrite::Found;
 use crate::sql::rewrite::keys::Keyed;
 use crate::sql::rewrite::versions::{self, Versioned, Versions};
 use crate::sql::state::PlannerState;
-use crate::sql::{checks, functions, guard, labels, literals, rewrite, uuid};
+use crate::sql::{checks, functions, guard, labels, literals, multisets, rewrite, uuid};
 use crate::sqlstate::SqlState;
 use crate::storage::key;
 use crate::storage::provider::{Columns, LanceTable};
@@ -351,6 +351,7 @@ impl Planner {
         let logical = query
             .sql_statement_to_plan_with_context(statement, &mut context)
             .map_err(|error| in_text(&error, &self.text))?;
+        let logical = multisets::counted(logical)?;
         let logical = match scope.finish {
             Some(finish) => finish(logical)?,
             None if is_query => literals::narrow(logical)?,
