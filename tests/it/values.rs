@@ -420,3 +420,12 @@ async fn days_and_hours_are_those_of_the_sessions_zone() {
         assert_eq!(rows(&client, sql).await, [expected], "{sql}");
     }
 }
+
+#[tokio::test]
+async fn operators_have_the_signs_of_postgresql() {
+    check(&[
+        ("|/ 25.0, ||/ 27.0 > 2.9, @ -5, 'abc' ^@ 'ab', 17 # 5", "5|t|5|t|20"),
+        ("interval '1 hour' / 1.5, interval '1 hour' / 2", "00:40:00|00:30:00"),
+    ])
+    .await;
+}

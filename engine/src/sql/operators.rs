@@ -37,7 +37,9 @@ impl Operators {
         let Sides { left, right, kinds } = sides;
         let plain = |left, right| binary(left, op, right);
         Ok(PlannerResult::Planned(match (&kinds.0, op, &kinds.1) {
-            (left_kind, Divide, right_kind) if left_kind.is_decimal() || right_kind.is_decimal() => {
+            (left_kind, Divide, right_kind)
+                if (left_kind.is_decimal() || right_kind.is_decimal()) && !is_interval(left_kind) =>
+            {
                 match numbers::division(&shape(&left, left_kind), &shape(&right, right_kind)) {
                     Some(division) => division.call(vec![left, right]),
                     None => return Ok(PlannerResult::Original(Sides { left, right, kinds })),

@@ -140,6 +140,20 @@ impl VisitorMut for Postgres {
                     *expr = call(name);
                 }
             }
+            Expr::UnaryOp {
+                op:
+                    op @ (native::UnaryOperator::PGAbs
+                    | native::UnaryOperator::PGSquareRoot
+                    | native::UnaryOperator::PGCubeRoot),
+                expr: operand,
+            } => {
+                let name = match op {
+                    native::UnaryOperator::PGAbs => "abs",
+                    native::UnaryOperator::PGSquareRoot => "sqrt",
+                    _ => "cbrt",
+                };
+                *expr = names::call_of(name, [operand.as_ref().clone()]);
+            }
             Expr::UnaryOp { op: native::UnaryOperator::Minus, expr: operand } => intervals::set_apart(operand),
             Expr::Interval(interval) => {
                 if let Some(cast) = intervals::as_cast(interval) {

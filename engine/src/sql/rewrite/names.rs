@@ -363,6 +363,7 @@ pub(super) fn operator(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option
     let name = match op {
         BinaryOperator::PGExp => "power",
         BinaryOperator::PGOverlap => "array_has_any",
+        BinaryOperator::PGStartsWith => "starts_with",
         _ => return None,
     };
     let sides = [left, right].map(|side| FunctionArg::Unnamed(FunctionArgExpr::Expr(side.clone())));
