@@ -429,3 +429,16 @@ async fn operators_have_the_signs_of_postgresql() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn powers_lengths_parts_and_ends_of_words() {
+    check(&[
+        ("2.0 ^ 0.5 > 1.414213, power(2, 3), atan2(1, 0) > 1.57079632", "t|8|t"),
+        ("length('\\xdead'::bytea), length('é')", "2|1"),
+        ("'abcdef'::varchar(2), cast(12345 as varchar(3)), 'ab'::varchar", "ab|123|ab"),
+        ("'foo bar' ~ '\\yfoo\\y', '-abc-' ~ '\\mabc\\M', 'xabcy' ~ '\\mabc\\M', regexp_replace('a ab', '\\ya\\y', 'X')", "t|t|f|X ab"),
+        ("extract(century from date '2001-02-16'), extract(decade from date '2001-02-16'), extract(millennium from date '2000-02-16')", "21|200|2"),
+        ("date_trunc('milliseconds', timestamp '2001-02-16 20:38:40.123456')", "2001-02-16 20:38:40.123"),
+    ])
+    .await;
+}

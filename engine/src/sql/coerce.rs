@@ -22,7 +22,7 @@ use lancegate_wire::types::{format_type, pg_type};
 use super::functions::intervals::{Intervals, is_interval};
 use super::functions::numbers::{self, Numbers};
 use super::functions::templates::Templates;
-use super::functions::{input, interval_aggregates};
+use super::functions::{input, interval_aggregates, of_text};
 use crate::error::SqlError;
 use crate::sqlstate::SqlState;
 
@@ -43,6 +43,7 @@ pub(crate) struct Coercions {
     numbers: Numbers,
     templates: Templates,
     clock: Clock,
+    octets: Arc<ScalarUDF>,
     greatest: Arc<AggregateUDF>,
     least: Arc<AggregateUDF>,
     now: Option<Arc<ScalarUDF>>,
@@ -59,6 +60,7 @@ impl Coercions {
             numbers: Numbers::new(),
             templates: Templates::new(settings),
             clock: Clock::new(settings, state.config_options().execution.time_zone.as_deref()),
+            octets: Arc::new(of_text::octets()),
             greatest: Arc::new(interval_aggregates::extreme(true)),
             least: Arc::new(interval_aggregates::extreme(false)),
             now: named("now"),
@@ -315,13 +317,22 @@ impl Coercions {
                 return Ok(Transformed::yes(self.numbers.round_even.call(args)));
             }
             ("date_part", 2) => return Ok(self.part(func, args, schema)),
+            ("power", 2) | ("atan2", 2) if is_not_double(&args, schema) => {
+                let kinds: Vec<DataType> = args.iter().filter_map(|argument| kind(argument, schema)).collect();
+                args = args.into_iter().zip(kinds).map(|(argument, kind)| self.double(argument, &kind)).collect();
+                true
+            }
+            ("character_length", 1) if matches!(kind(&args[0], schema), Some(kind) if kind.is_binary()) => {
+                return Ok(Transformed::yes(self.octets.call(args)));
+            }
             ("date_trunc", 2) => match self.clock.shown(&args[1], kind(&args[1], schema).as_ref()) {
                 Some(shown) => {
                     args[1] = shown;
+                    singular(&mut args[0]);
                     let cut = Expr::ScalarFunction(ScalarFunction { func, args });
                     return Ok(Transformed::yes(self.clock.moment(cast(cut, LOCAL))));
                 }
-                None => false,
+                None => singular(&mut args[0]),
             },
             ("to_timestamp", 1) if kind(&args[0], schema).is_some_and(|kind| kind.is_numeric()) => {
                 let micros = self.numbers.round_even.call(vec![cast(args.remove(0), DataType::Float64) * lit(1e6)]);
@@ -336,6 +347,10 @@ impl Coercions {
             _ => false,
         };
         Ok(told(Expr::ScalarFunction(ScalarFunction { func, args }), changed))
+    }
+
+    fn double(&self, value: Expr, kind: &DataType) -> Expr {
+        if kind.is_decimal() { self.float(value, false) } else { cast(value, DataType::Float64) }
     }
 
     /// Templates are PostgreSQL's.
@@ -375,7 +390,20 @@ impl Coercions {
             let micros = Expr::ScalarFunction(ScalarFunction { func, args });
             return Transformed::yes(cast(micros, DataType::Float64) / lit(1e6));
         }
-        Transformed::yes(cast(Expr::ScalarFunction(ScalarFunction { func, args }), DataType::Float64))
+        let years = match name.as_str() {
+            "decade" | "decades" => Some((0.0, 10.0)),
+            "century" | "centuries" => Some((99.0, 100.0)),
+            "millennium" | "millennia" | "millenniums" => Some((999.0, 1000.0)),
+            _ => None,
+        };
+        if years.is_some() {
+            args[0] = lit("year");
+        }
+        let whole = cast(Expr::ScalarFunction(ScalarFunction { func, args }), DataType::Float64);
+        Transformed::yes(match years {
+            Some((before, of)) => self.numbers.floor.call(vec![(whole + lit(before)) / lit(of)]),
+            None => whole,
+        })
     }
 
     fn aggregate(&self, mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
@@ -412,6 +440,24 @@ fn no_cast(from: &DataType, to: &FieldRef) -> DataFusionError {
     let name = |field: &Field| format_type(pg_type(field).oid, -1);
     let message = format!("cannot cast type {} to {}", name(&Field::new("", from.clone(), true)), name(to));
     DataFusionError::External(Box::new(SqlError::new(SqlState::CANNOT_COERCE, message)))
+}
+
+/// Whether numbers are not all of `double precision` already; DataFusion raises decimals to decimals of few digits.
+fn is_not_double(args: &[Expr], schema: &DFSchema) -> bool {
+    let kinds: Vec<DataType> = args.iter().filter_map(|argument| kind(argument, schema)).collect();
+    let exact = |kind: &DataType| kind.is_decimal() || kind.is_integer();
+    kinds.len() == args.len() && kinds.iter().all(DataType::is_numeric) && kinds.iter().any(exact)
+}
+
+/// `milliseconds` is `millisecond`; tells whether it was.
+fn singular(field: &mut Expr) -> bool {
+    match field {
+        Expr::Literal(ScalarValue::Utf8(Some(name)), _) if name.len() > 1 && name.ends_with(['s', 'S']) => {
+            name.pop();
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Elements are counted from 1; DataFusion counts what is below from the end.

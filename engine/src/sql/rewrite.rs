@@ -129,6 +129,9 @@ impl VisitorMut for Postgres {
             }
             Expr::BinaryOp { left, op, right } => {
                 plain_operator(op);
+                if names::matches_pattern(op) {
+                    names::word_ends(right);
+                }
                 if let Some(other) = names::operator(left, op, right) {
                     *expr = other;
                 }
@@ -160,7 +163,10 @@ impl VisitorMut for Postgres {
                     *expr = cast;
                 }
             }
-            Expr::Cast { expr: operand, data_type, .. } => array::cast_literal(operand, data_type),
+            Expr::Cast { expr: operand, data_type, .. } => {
+                array::cast_literal(operand, data_type);
+                names::cut(operand, data_type);
+            }
             Expr::Value(value) => {
                 if let Value::Number(text, _) = &value.value
                     && is_beyond_numeric(text)

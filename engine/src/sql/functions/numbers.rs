@@ -31,6 +31,7 @@ pub(crate) struct Numbers {
     pub(crate) to_double: Arc<ScalarUDF>,
     /// Halves go to the even neighbour.
     pub(crate) round_even: Arc<ScalarUDF>,
+    pub(crate) floor: Arc<ScalarUDF>,
 }
 
 impl Numbers {
@@ -42,6 +43,10 @@ impl Numbers {
             round_even: Arc::new(ArrayFunction::define("round", DataType::Float64, |arguments| {
                 let values = cast(&arguments[0], &DataType::Float64)?;
                 Ok(Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even)))
+            })),
+            floor: Arc::new(ArrayFunction::define("floor", DataType::Float64, |arguments| {
+                let values = cast(&arguments[0], &DataType::Float64)?;
+                Ok(Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::floor)))
             })),
         }
     }

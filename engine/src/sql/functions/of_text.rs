@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int32Array, ListArray, StructArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, StructArray};
 use arrow::buffer::OffsetBuffer;
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use datafusion::scalar::ScalarValue;
 
-use super::udf::{RowFunction, number, text, utf8};
+use super::udf::{ArrayFunction, RowFunction, number, text, utf8};
 use crate::error::SqlError;
 use crate::sqlstate::SqlState;
 
@@ -34,6 +35,16 @@ const FORMAT_ARGUMENTS_MAX: usize = 16;
 fn oids(vector: Option<&ScalarValue>) -> Vec<i32> {
     let text = vector.and_then(text).unwrap_or_default();
     text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
+}
+
+/// The length of bytes; DataFusion counts the characters that they would be.
+pub(crate) fn octets() -> ScalarUDF {
+    ArrayFunction::define("length", DataType::Int32, |arguments| {
+        let bytes = cast(&arguments[0], &DataType::Binary)?;
+        let lengths =
+            bytes.as_binary::<i32>().iter().map(|bytes| Some(i32::try_from(bytes?.len()).unwrap_or(i32::MAX)));
+        Ok(Arc::new(lengths.collect::<Int32Array>()))
+    })
 }
 
 /// Returns the functions.

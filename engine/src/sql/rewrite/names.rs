@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind,
     Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableAliasColumnDef,
     TableFactor, TableWithJoins, TimezoneInfo, Value, VisitMut, VisitorMut,
@@ -163,9 +163,55 @@ pub(super) fn similar(expr: &mut Expr) {
     *expr = Expr::Nested(Box::new(binary(text.as_ref().clone(), op, wanted)));
 }
 
+/// Whether an operator compares with a regular expression.
+pub(super) fn matches_pattern(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{PGRegexIMatch, PGRegexMatch, PGRegexNotIMatch, PGRegexNotMatch};
+    matches!(op, PGRegexMatch | PGRegexIMatch | PGRegexNotMatch | PGRegexNotIMatch)
+}
+
+/// Spells the ends of words in a pattern as Rust's regular expressions do: `\y`, `\m` and `\M` of PostgreSQL.
+pub(super) fn word_ends(pattern: &mut Expr) {
+    let Expr::Value(value) = pattern else { return };
+    let Value::SingleQuotedString(text) = &mut value.value else { return };
+    if !["\\y", "\\m", "\\M"].iter().any(|escape| text.contains(escape)) {
+        return;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, if c == '\\' { chars.next() } else { None }) {
+            ('\\', Some('y')) => out.push_str("\\b"),
+            ('\\', Some('m')) => out.push_str("\\b{start}"),
+            ('\\', Some('M')) => out.push_str("\\b{end}"),
+            (c, escaped) => {
+                out.push(c);
+                out.extend(escaped);
+            }
+        }
+    }
+    *text = out;
+}
+
+/// `x::varchar(n)` has the first `n` characters of `x`.
+pub(super) fn cut(operand: &mut Expr, data_type: &mut DataType) {
+    let length = match data_type {
+        DataType::Varchar(length) | DataType::CharacterVarying(length) | DataType::CharVarying(length) => length,
+        _ => return,
+    };
+    let Some(CharacterLength::IntegerLength { length: characters, unit: None }) = length.take() else { return };
+    let text = cast(operand.clone(), DataType::Text);
+    *operand = call_of("left", [text, number(&characters.to_string())]);
+}
+
 /// Renames a call, and returns what stands for it instead, if anything does.
 pub(super) fn call(function: &mut Function) -> Option<Expr> {
     let name = last_name(&function.name)?;
+    if name.starts_with("regexp_")
+        && let FunctionArguments::List(list) = &mut function.args
+        && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(pattern))) = list.args.get_mut(1)
+    {
+        word_ends(pattern);
+    }
     if let Some((_, other)) = OTHER_NAMES.iter().find(|(ours, _)| *ours == name) {
         function.name = ObjectName::from(vec![Ident::new(*other)]);
         return None;
