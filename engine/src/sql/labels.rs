@@ -131,7 +131,8 @@ fn is_column(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }
 
-fn name_of(item: &SelectItem) -> Option<String> {
+/// Returns the label of an item of a select list.
+pub(crate) fn name_of(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(expr) => Some(figure(expr).unwrap_or_else(|| "?column?".to_owned())),
         SelectItem::ExprWithAlias { alias, .. } => Some(fold(alias)),

@@ -12,6 +12,7 @@ use sqlparser::ast::{
 use super::build;
 use super::forms::{call_with, last_name};
 use crate::sql::functions::of_text;
+use crate::sql::labels;
 
 /// PostgreSQL's names of functions that DataFusion calls otherwise.
 const OTHER_NAMES: [(&str, &str); 9] = [
@@ -35,14 +36,32 @@ pub(super) fn keep_labels(select: &mut Select) {
             && (OTHER_NAMES.iter().any(|(ours, _)| *ours == name) || IN_OTHER_WORDS.contains(&name.as_str()))
         {
             *item = SelectItem::ExprWithAlias { expr: Expr::Function(function.clone()), alias: Ident::new(name) };
-        } else if let SelectItem::UnnamedExpr(expr @ Expr::Extract { .. }) = item {
-            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::new("extract") };
+        } else if let SelectItem::UnnamedExpr(expr) = item
+            && is_put_otherwise(expr)
+            && let Some(name) = labels::name_of(item)
+        {
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', name) };
         } else if let SelectItem::UnnamedExpr(expr) = item
             && let Expr::Substring { shorthand, .. } = expr
         {
             let name = if *shorthand { "substr" } else { "substring" };
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::new(name) };
         }
+    }
+}
+
+/// Whether an expression without a name of its own is put in other words, from which its label would not be seen.
+fn is_put_otherwise(expr: &Expr) -> bool {
+    let varying = |kind: &DataType| {
+        matches!(
+            kind,
+            DataType::Varchar(Some(_)) | DataType::CharacterVarying(Some(_)) | DataType::CharVarying(Some(_))
+        )
+    };
+    match expr {
+        Expr::Extract { .. } => true,
+        Expr::Cast { data_type, .. } => varying(data_type),
+        _ => false,
     }
 }
 
