@@ -14,6 +14,7 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::setup_pg_catalog;
+use lancegate_wire::FormatSettings;
 
 use crate::error::{Result, SqlError};
 use crate::exec::{DEFAULT_DATABASE, QueryConfig};
@@ -79,6 +80,8 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
     }
     context.register_udf(sleep::function());
     context.register_udf(zones::function());
+    // Of a session it is another one, which has its zone; it is bound to this.
+    context.register_udf(templates::Templates::new(&FormatSettings::default()).of_moment.as_ref().clone());
     for function in bounded::functions(&context) {
         context.register_udf(function);
     }

@@ -92,11 +92,12 @@ fn moment(value: &ScalarValue, settings: &FormatSettings) -> Result<Moment, SqlE
                 _ => Err(SqlError::internal("an interval has no parts")),
             }
         }
-        DataType::Timestamp(_, Some(_)) => {
-            let micros = micros(value, &zoned())?;
-            let offset = settings.timezone.offset_at(micros.div_euclid(MICROS));
-            let zone = settings.timezone.abbreviation_at(micros.div_euclid(MICROS));
-            Ok(Moment::of_time(local(micros + i64::from(offset) * MICROS)?, Some((offset, zone))))
+        DataType::Timestamp(_, Some(_)) => at(micros(value, &zoned())?, settings),
+        // A date is its midnight in the zone of the session.
+        DataType::Date32 => {
+            let midnight = micros(value, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+            let offset = settings.timezone.offset_of_local(midnight.div_euclid(MICROS));
+            at(midnight - i64::from(offset) * MICROS, settings)
         }
         DataType::Time64(_) | DataType::Time32(_) => match value.cast_to(&DataType::Time64(TimeUnit::Microsecond))? {
             ScalarValue::Time64Microsecond(Some(micros)) => Ok(Moment::of_interval(0, 0, micros)),
@@ -104,6 +105,12 @@ fn moment(value: &ScalarValue, settings: &FormatSettings) -> Result<Moment, SqlE
         },
         _ => Ok(Moment::of_time(local(micros(value, &DataType::Timestamp(TimeUnit::Microsecond, None))?)?, None)),
     }
+}
+
+fn at(micros: i64, settings: &FormatSettings) -> Result<Moment, SqlError> {
+    let seconds = micros.div_euclid(MICROS);
+    let (offset, zone) = (settings.timezone.offset_at(seconds), settings.timezone.abbreviation_at(seconds));
+    Ok(Moment::of_time(local(micros + i64::from(offset) * MICROS)?, Some((offset, zone))))
 }
 
 fn micros(value: &ScalarValue, kind: &DataType) -> Result<i64, SqlError> {

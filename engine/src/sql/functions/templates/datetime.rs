@@ -23,7 +23,7 @@ const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday",
 const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 /// Names of months and days are filled with blanks to this width.
 const NAME_WIDTH: usize = 9;
-/// The day on which the Julian day numbers begin, counted from the first day of the common era.
+/// The Julian day number of the day before the first one of the common era.
 const JULIAN_EPOCH: i32 = 1_721_425;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,11 +151,7 @@ impl Template {
         while let Some(first) = rest.chars().next() {
             let (part, after) = match first {
                 '"' => quoted(&rest[1..]),
-                '\\' if rest.len() > 1 => {
-                    let plain: String = rest.chars().skip(1).take(1).collect();
-                    let after = 1 + plain.len();
-                    (Part::Plain(plain), &rest[after..])
-                }
+                '\\' if rest[1..].starts_with('"') => (Part::Plain("\"".to_owned()), &rest[2..]),
                 _ => field(rest).unwrap_or_else(|| (Part::Plain(first.to_string()), &rest[first.len_utf8()..])),
             };
             parts.push(part);
@@ -202,11 +198,11 @@ fn quoted(rest: &str) -> (Part, &str) {
 
 fn field(text: &str) -> Option<(Part, &str)> {
     let (mut rest, mut fill) = (text, true);
-    // FM leaves out what fills, TM names months as the locale does, FX is about reading.
+    // FM leaves out what fills, TM names months as the locale does and fills nothing, FX is about reading.
     while let Some(prefix) = rest.get(..2)
         && ["FM", "TM", "FX"].iter().any(|known| prefix.eq_ignore_ascii_case(known))
     {
-        fill &= !prefix.eq_ignore_ascii_case("FM");
+        fill &= prefix.eq_ignore_ascii_case("FX");
         rest = &rest[2..];
     }
     let starts = |name: &str| rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
@@ -349,7 +345,7 @@ impl Moment {
             Field::DayShort => cased(&DAYS[self.date()?.weekday().num_days_from_sunday() as usize][..3], case),
             Field::Weekday => self.date()?.weekday().number_from_sunday().to_string(),
             Field::IsoWeekday => self.date()?.weekday().number_from_monday().to_string(),
-            Field::Julian => (self.date()?.num_days_from_ce() + JULIAN_EPOCH - 1).to_string(),
+            Field::Julian => (self.date()?.num_days_from_ce() + JULIAN_EPOCH).to_string(),
             Field::Hour24 => number(self.hour, 2),
             Field::Hour12 => number(if self.hour % 12 == 0 { 12 } else { self.hour % 12 }, 2),
             Field::Minute => number(self.minute, 2),
@@ -360,7 +356,7 @@ impl Moment {
                 all[..count].to_owned()
             }
             Field::HalfDay(points) => {
-                let after = self.hour.rem_euclid(24) >= 12;
+                let after = self.hour % 24 >= 12;
                 let word = match (after, points) {
                     (false, false) => "am",
                     (true, false) => "pm",
@@ -565,7 +561,7 @@ impl Parts {
         let small = |value: i64| u32::try_from(value).ok();
         let date = match (self.julian, self.day_of_year) {
             (Some(days), _) => {
-                i32::try_from(days).ok().and_then(|days| NaiveDate::from_num_days_from_ce_opt(days - JULIAN_EPOCH + 1))
+                i32::try_from(days).ok().and_then(|days| NaiveDate::from_num_days_from_ce_opt(days - JULIAN_EPOCH))
             }
             (None, Some(day)) if self.month.is_none() => small(day).and_then(|day| NaiveDate::from_yo_opt(year, day)),
             _ => small(self.month.unwrap_or(1))
@@ -662,7 +658,8 @@ mod tests {
             ("CC J RM Y,YYY YYY Y", "21 2460370 II   2,024 024 4"),
             ("MS FF2 SSSS A.M. p.m. AD b.c.", "123 12 50709 P.M. p.m. AD a.d."),
             ("TZ tz TZH:TZM OF", "IST ist +05:30 +05:30"),
-            ("\"week\" WW \\Y", "week 09 Y"),
+            ("\"week\" WW \\Y \\\"", "week 09 \\4 \""),
+            ("TMMonth|Month|", "February|February |"),
             ("DDTH ddth MMth", "29TH 29th 02nd"),
         ] {
             assert_eq!(Template::of(template).write(&moment).unwrap(), expected, "{template}");

@@ -17,7 +17,7 @@ enum Sign {
     /// `S` at the start: `-` or `+` before the first digit; at the end: behind the number.
     Anchored,
     Trailing,
-    /// `MI`, `PL`, `SG`: at a place of its own.
+    /// `MI`, `SG`: at a place of its own.
     Placed,
     /// `PR`: `<12>`.
     Brackets,
@@ -73,7 +73,8 @@ impl Template {
                     (None, 2)
                 }
                 ("MI", _) => (Some(all.placed(Part::Minus)), 2),
-                ("PL", _) => (Some(all.placed(Part::Plus)), 2),
+                // Beside a plus at its place stands the minus before the number.
+                ("PL", _) => (Some(Part::Plus), 2),
                 ("SG", _) => (Some(all.placed(Part::Both)), 2),
                 ("PR", _) => {
                     all.sign = Sign::Brackets;
@@ -131,15 +132,18 @@ impl Template {
     fn written(&self, number: &Number) -> String {
         let overflows = number.whole.len() > self.whole;
         let mut out = String::new();
+        // Of the digits behind the point FM leaves out the zeros at the end, as far as they stand for `9`.
+        let mut left = if overflows { self.fraction } else { self.fraction_kept(number) };
+        // Zero has to have one digit.
+        let bare = !self.fill && number.is_zero && self.fraction > 0 && left == 0;
+        let whole = if bare { "0" } else { number.whole.as_str() };
         // Digits that the template has places for before the first one of the number.
-        let mut before = self.whole.saturating_sub(number.whole.len());
+        let mut before = self.whole.saturating_sub(whole.len());
         let mut zeros = false;
         let mut started = false;
         let mut behind = false;
-        let mut digits = number.whole.chars();
+        let mut digits = whole.chars();
         let mut fraction = number.fraction.chars();
-        // Of the digits behind the point FM leaves out the zeros at the end, as far as they stand for `9`.
-        let mut left = self.fraction_kept(number);
         let signed = |out: &mut String, started: &mut bool| {
             if !*started {
                 self.put_sign(out, number);
@@ -184,7 +188,7 @@ impl Template {
                 Part::Point => {
                     signed(&mut out, &mut started);
                     behind = true;
-                    if self.fill || left > 0 || self.fraction == 0 || self.keeps_point() {
+                    if self.fraction > 0 || overflows {
                         out.push('.');
                     }
                 }
@@ -193,7 +197,7 @@ impl Template {
                 Part::Both => out.push(if number.negative { '-' } else { '+' }),
                 Part::Ordinal(upper) => {
                     let suffix = ordinal(&number.whole);
-                    match (number.negative || self.fraction > 0, upper) {
+                    match (number.negative || self.fraction > 0 || overflows, upper) {
                         (true, _) => {}
                         (false, true) => out.push_str(&suffix.to_ascii_uppercase()),
                         (false, false) => out.push_str(suffix),
@@ -213,11 +217,6 @@ impl Template {
 
     fn blank(&self) -> &'static str {
         if self.fill { " " } else { "" }
-    }
-
-    /// PostgreSQL writes the point of `FM9.99` also where no digit follows it.
-    fn keeps_point(&self) -> bool {
-        !self.fill
     }
 
     fn fraction_kept(&self, number: &Number) -> usize {
@@ -268,6 +267,7 @@ fn ordinal(digits: &str) -> &'static str {
 #[derive(Debug)]
 struct Number {
     negative: bool,
+    is_zero: bool,
     /// Digits before the point; none if they are zero and others follow.
     whole: String,
     fraction: String,
@@ -290,7 +290,7 @@ impl Number {
         let whole = whole.trim_start_matches('0');
         let is_zero = whole.is_empty() && fraction.bytes().all(|digit| digit == b'0');
         let whole = if whole.is_empty() && decimals == 0 { "0" } else { whole };
-        Ok(Self { negative: negative && !is_zero, whole: whole.to_owned(), fraction: fraction.to_owned() })
+        Ok(Self { negative: negative && !is_zero, is_zero, whole: whole.to_owned(), fraction: fraction.to_owned() })
     }
 }
 
@@ -382,6 +382,13 @@ mod tests {
             (decimal(4_858, 1), "\"Good number:\"999", "Good number: 486"),
             (ScalarValue::Float64(Some(1234.5)), "FM9,999.00", "1,234.50"),
             (ScalarValue::Int32(Some(7)), "000", " 007"),
+            (decimal(0, 0), "FM9999.99", "0."),
+            (decimal(0, 0), "9999.99", "     .00"),
+            (decimal(-1, 0), "PL9999", "    -1"),
+            (decimal(1, 0), "PL9999", "+    1"),
+            (decimal(1, 0), "99.", "  1"),
+            (decimal(12_345, 0), "FM99.99", "##.##"),
+            (decimal(12_345, 0), "999th", " ###"),
         ] {
             assert_eq!(write(&value, template).unwrap(), expected, "{value} {template}");
         }
