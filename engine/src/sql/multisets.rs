@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, JoinType, NullEquality, Result};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::logical_plan::Join;

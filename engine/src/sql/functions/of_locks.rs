@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, Int32Type, Int64Type};
+use arrow::datatypes::{DataType, Int64Type};
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
@@ -41,7 +41,7 @@ pub fn functions(context: &SystemContext) -> Vec<ScalarUDF> {
             "pg_advisory_unlock_all" => vec![TypeSignature::Nullary],
             _ => vec![
                 TypeSignature::Exact(vec![DataType::Int64]),
-                TypeSignature::Exact(vec![DataType::Int32, DataType::Int32]),
+                TypeSignature::Exact(vec![DataType::Int64, DataType::Int64]),
             ],
         };
         let function = Function {
@@ -150,8 +150,12 @@ impl AsyncScalarUDFImpl for Function {
                 }
                 [one] if one.is_valid(row) => Some(Number::One(one.as_primitive::<Int64Type>().value(row))),
                 [one, two] if one.is_valid(row) && two.is_valid(row) => {
-                    let number = |array: &Arc<dyn Array>| array.as_primitive::<Int32Type>().value(row);
-                    Some(Number::Two(number(one), number(two)))
+                    let number = |array: &Arc<dyn Array>| {
+                        let number = i32::try_from(array.as_primitive::<Int64Type>().value(row));
+                        let refused = || SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range");
+                        number.map_err(|_| external(refused()))
+                    };
+                    Some(Number::Two(number(one)?, number(two)?))
                 }
                 _ => None,
             };

@@ -36,9 +36,9 @@ pub(super) fn keep_labels(select: &mut Select) {
             && (OTHER_NAMES.iter().any(|(ours, _)| *ours == name) || IN_OTHER_WORDS.contains(&name.as_str()))
         {
             *item = SelectItem::ExprWithAlias { expr: Expr::Function(function.clone()), alias: Ident::new(name) };
-        } else if let SelectItem::UnnamedExpr(expr) = item
-            && is_put_otherwise(expr)
+        } else if matches!(item, SelectItem::UnnamedExpr(expr) if is_put_otherwise(expr))
             && let Some(name) = labels::name_of(item)
+            && let SelectItem::UnnamedExpr(expr) = item
         {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', name) };
         } else if let SelectItem::UnnamedExpr(expr) = item
