@@ -231,6 +231,19 @@ pub(super) fn call(function: &mut Function) -> Option<Expr> {
     {
         word_ends(pattern);
     }
+    if name == "generate_series"
+        && let FunctionArguments::List(list) = &mut function.args
+    {
+        // A parameter without a type is a whole number there.
+        for argument in &mut list.args {
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr @ Expr::Value(_))) = argument
+                && let Expr::Value(value) = &*expr
+                && matches!(value.value, Value::Placeholder(_))
+            {
+                *expr = cast(expr.clone(), DataType::BigInt(None));
+            }
+        }
+    }
     if let Some((_, other)) = OTHER_NAMES.iter().find(|(ours, _)| *ours == name) {
         function.name = ObjectName::from(vec![Ident::new(*other)]);
         return None;
