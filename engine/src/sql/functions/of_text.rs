@@ -28,6 +28,8 @@ pub(crate) const EXPANDED: &str = "pg_expanded";
 pub(crate) const OIDS: &str = "pg_oids";
 /// As [`OIDS`], with the names of types.
 pub(crate) const TYPE_NAMES: &str = "pg_type_names";
+/// The largest width in `format`.
+const WIDTH_MAX: usize = 10_000;
 /// Arguments of `format`, at most.
 const FORMAT_ARGUMENTS_MAX: usize = 16;
 
@@ -226,8 +228,8 @@ const COLUMN_NAME_KEYWORDS: [&str; 51] = [
     "xmltable",
 ];
 
-/// PostgreSQL documentation, "format": `%s`, `%I`, `%L`, `%%`, each with a
-/// position `n$`. Widths are not read.
+/// PostgreSQL documentation, "format": `%s`, `%I`, `%L`, `%%`, each with a position `n$` and a width, before which `-`
+/// puts the value to the left. A width that is an argument, `*`, is not read.
 fn format(pattern: &str, arguments: &[ScalarValue]) -> Result<String> {
     let mut out = String::with_capacity(pattern.len());
     let mut next = 0;
@@ -243,6 +245,11 @@ fn format(pattern: &str, arguments: &[ScalarValue]) -> Result<String> {
             }
             _ => after,
         };
+        let (to_the_left, spec) = spec.strip_prefix('-').map_or((false, spec), |spec| (true, spec));
+        let digits = spec.find(|c: char| !c.is_ascii_digit()).unwrap_or(spec.len());
+        let (width, spec) = spec.split_at(digits);
+        let width =
+            if width.is_empty() { 0 } else { width.parse().ok().filter(|w| *w <= WIDTH_MAX).ok_or_else(wide)? };
         let Some(kind) = spec.chars().next() else { return Err(invalid("unterminated format() type specifier")) };
         rest = &spec[kind.len_utf8()..];
         if kind == '%' {
@@ -251,19 +258,24 @@ fn format(pattern: &str, arguments: &[ScalarValue]) -> Result<String> {
         }
         let argument = arguments.get(next).ok_or_else(few)?;
         next += 1;
-        match (kind, text(argument)) {
-            ('s', value) => out.push_str(&value.unwrap_or_default()),
-            ('I', Some(value)) => out.push_str(&quote_ident(&value)),
+        let value = match (kind, text(argument)) {
+            ('s', value) => value.unwrap_or_default(),
+            ('I', Some(value)) => quote_ident(&value),
             ('I', None) => {
                 let message = "null values cannot be formatted as an SQL identifier";
                 return Err(external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)));
             }
-            ('L', value) => out.push_str(&value.map_or_else(|| "NULL".to_owned(), |value| quote_literal(&value))),
+            ('L', value) => value.map_or_else(|| "NULL".to_owned(), |value| quote_literal(&value)),
             (other, _) => return Err(invalid(&format!("unrecognized format() type specifier \"{other}\""))),
-        }
+        };
+        out.push_str(&if to_the_left { format!("{value:<width$}") } else { format!("{value:>width$}") });
     }
     out.push_str(rest);
     Ok(out)
+}
+
+fn wide() -> DataFusionError {
+    invalid("the width of a format() specifier is too large")
 }
 
 fn few() -> DataFusionError {
@@ -394,6 +406,8 @@ mod tests {
         let arguments = [ScalarValue::from("My t"), ScalarValue::from("it's"), ScalarValue::Utf8(None)];
         let written = format("%I = %L, %s%% %1$s %3$L", &arguments).unwrap();
         assert_eq!(written, "\"My t\" = 'it''s', % My t NULL");
+        assert!(format("%99999s", &arguments).is_err());
+        assert_eq!(format("%8s|%1$-8s|", &arguments).unwrap(), "    My t|My t    |");
         assert!(format("%s %s", &arguments[..1]).is_err());
         assert!(format("%", &arguments).is_err());
     }
