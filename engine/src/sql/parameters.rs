@@ -8,7 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TypeSignature};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, TypeSignature};
 use datafusion::scalar::ScalarValue;
 
 use crate::error::{Result, SqlError};
@@ -147,14 +147,19 @@ fn cast(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
     Ok(found)
 }
 
-/// Returns the parameters that are arguments of functions with one signature, as
-/// registered Functions have, and the lists of `x = ANY ($1)`.
+/// Returns the parameters that are conditions, arguments of functions with one signature, as registered Functions have,
+/// and the lists of `x = ANY ($1)`.
 fn arguments(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
     let mut found = Vec::new();
     plan.apply_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
+                for condition in conditions(expr) {
+                    if let Expr::Placeholder(placeholder) = condition {
+                        found.extend(index_of(&placeholder.id).ok().map(|index| (index, DataType::Boolean)));
+                    }
+                }
                 if let Expr::ScalarFunction(function) = expr {
                     let types = argument_types(function, &schema);
                     for (argument, data_type) in function.args.iter().zip(types) {
@@ -168,6 +173,17 @@ fn arguments(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
         })
     })?;
     Ok(found)
+}
+
+/// Returns the operands of an expression that are conditions.
+fn conditions(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::Not(operand) | Expr::IsTrue(operand) | Expr::IsFalse(operand) => vec![operand],
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+            vec![&binary.left, &binary.right]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Returns the types that the arguments of a call have to have, as far as they are known.

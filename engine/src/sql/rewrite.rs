@@ -30,6 +30,7 @@ pub(crate) mod keys;
 pub mod known;
 mod lateral;
 pub mod names;
+mod on;
 pub mod outside;
 pub mod sets;
 pub mod versions;
@@ -196,6 +197,7 @@ impl VisitorMut for Postgres {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         lateral::functions_beside(select);
+        on::subqueries(select);
         names::whole_rows(select);
         names::keep_labels(select);
         forms::exists_as_value(select);
