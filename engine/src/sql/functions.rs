@@ -80,7 +80,8 @@ pub fn base_state(query: &QueryConfig) -> Result<SessionState> {
     }
     context.register_udf(sleep::function());
     context.register_udf(zones::function());
-    // Of a session it is another one, which has its zone; it is bound to this.
+    // Of a session it is another one, which has its zone; it is bound to this. DataFusion's would come back by its alias.
+    context.deregister_udf("to_char");
     context.register_udf(templates::Templates::new(&FormatSettings::default()).of_moment.as_ref().clone());
     for function in bounded::functions(&context) {
         context.register_udf(function);
