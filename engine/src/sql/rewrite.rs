@@ -32,6 +32,7 @@ mod lateral;
 pub mod names;
 mod on;
 pub mod outside;
+mod patterns;
 pub mod sets;
 pub mod versions;
 
@@ -111,7 +112,7 @@ impl VisitorMut for Postgres {
             {
                 forms::field_names(access_chain);
             }
-            Expr::SimilarTo { .. } => names::similar(expr),
+            Expr::SimilarTo { .. } => patterns::similar(expr),
             Expr::AtTimeZone { timestamp, time_zone } => {
                 let parts = [time_zone, timestamp].map(|part| part.as_ref().clone());
                 *expr = names::call_of("timezone", parts);
@@ -130,8 +131,8 @@ impl VisitorMut for Postgres {
             }
             Expr::BinaryOp { left, op, right } => {
                 plain_operator(op);
-                if names::matches_pattern(op) {
-                    names::word_ends(right);
+                if patterns::matches_pattern(op) {
+                    patterns::word_ends(right);
                 }
                 if let Some(other) = names::operator(left, op, right) {
                     *expr = other;

@@ -11,7 +11,7 @@ use sqlparser::ast::{
 
 use super::build;
 use super::forms::{call_with, last_name};
-use crate::sql::functions::of_text;
+use super::patterns;
 use crate::sql::labels;
 
 /// PostgreSQL's names of functions that DataFusion calls otherwise.
@@ -140,7 +140,7 @@ fn cast(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
-fn literal(value: Value) -> Expr {
+pub(super) fn literal(value: Value) -> Expr {
     Expr::Value(value.with_empty_span())
 }
 
@@ -152,63 +152,6 @@ fn number(text: &str) -> Expr {
 pub(super) fn as_numeric(expr: Expr) -> Expr {
     let exact = cast(expr, DataType::Numeric(ExactNumberInfo::PrecisionAndScale(38, 6)));
     cast(exact, DataType::Numeric(ExactNumberInfo::None))
-}
-
-/// `x SIMILAR TO p` is a regular expression that matches all of `x`.
-pub(super) fn similar(expr: &mut Expr) {
-    let Expr::SimilarTo { negated, expr: text, pattern, escape_char } = &*expr else { return };
-    let escape = escape_char.as_ref().map(|escape| escape.value.clone());
-    let escape = match escape {
-        None => "\\".to_owned(),
-        Some(Value::SingleQuotedString(escape)) => escape,
-        Some(_) => return,
-    };
-    let given = match pattern.as_ref() {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => of_text::similar_pattern(text, &escape).ok(),
-            _ => None,
-        },
-        _ => None,
-    };
-    // A pattern that is wrong is refused when it is used.
-    let wanted = match given {
-        Some(known) => literal(Value::SingleQuotedString(known)),
-        None => {
-            let parts = [pattern.as_ref().clone(), literal(Value::SingleQuotedString(escape))];
-            call_of(of_text::SIMILAR_PATTERN, parts)
-        }
-    };
-    let op = if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch };
-    *expr = Expr::Nested(Box::new(binary(text.as_ref().clone(), op, wanted)));
-}
-
-/// Whether an operator compares with a regular expression.
-pub(super) fn matches_pattern(op: &BinaryOperator) -> bool {
-    use BinaryOperator::{PGRegexIMatch, PGRegexMatch, PGRegexNotIMatch, PGRegexNotMatch};
-    matches!(op, PGRegexMatch | PGRegexIMatch | PGRegexNotMatch | PGRegexNotIMatch)
-}
-
-/// Spells the ends of words in a pattern as Rust's regular expressions do: `\y`, `\m` and `\M` of PostgreSQL.
-pub(super) fn word_ends(pattern: &mut Expr) {
-    let Expr::Value(value) = pattern else { return };
-    let Value::SingleQuotedString(text) = &mut value.value else { return };
-    if !["\\y", "\\m", "\\M"].iter().any(|escape| text.contains(escape)) {
-        return;
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match (c, if c == '\\' { chars.next() } else { None }) {
-            ('\\', Some('y')) => out.push_str("\\b"),
-            ('\\', Some('m')) => out.push_str("\\b{start}"),
-            ('\\', Some('M')) => out.push_str("\\b{end}"),
-            (c, escaped) => {
-                out.push(c);
-                out.extend(escaped);
-            }
-        }
-    }
-    *text = out;
 }
 
 /// `x::varchar(n)` has the first `n` characters of `x`.
@@ -229,7 +172,7 @@ pub(super) fn call(function: &mut Function) -> Option<Expr> {
         && let FunctionArguments::List(list) = &mut function.args
         && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(pattern))) = list.args.get_mut(1)
     {
-        word_ends(pattern);
+        patterns::word_ends(pattern);
     }
     if name == "generate_series"
         && let FunctionArguments::List(list) = &mut function.args
@@ -349,7 +292,7 @@ fn arguments(function: &Function) -> Option<[Expr; 2]> {
     <[Expr; 2]>::try_from(exprs.collect::<Option<Vec<_>>>()?).ok()
 }
 
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
