@@ -99,6 +99,8 @@ impl Template {
                     (Some(Part::Point), 1)
                 }
                 (_, ',' | 'G' | 'g') => (Some(Part::Group), 1),
+                // A zero is no blank in PostgreSQL either.
+                (_, 'B' | 'b') => (None, 1),
                 // The currency of the C locale has no symbol.
                 (_, 'L' | 'l') => (Some(Part::Plain(" ".to_owned())), 1),
                 (_, '"') => {
@@ -304,8 +306,10 @@ fn rounded(value: &ScalarValue, decimals: usize) -> Result<String, SqlError> {
             _ => return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, "to_char takes a number or a time")),
         },
     };
+    // `1e6` is one million as one digit.
+    let zeros = usize::try_from(-i16::from(scale)).unwrap_or_default();
     let scale = usize::try_from(scale).unwrap_or_default();
-    let text = digits.to_string();
+    let text = digits.to_string() + &"0".repeat(zeros);
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("-", digits));
     let mut digits = format!("{digits:0>width$}", width = scale + 1);
     let mut whole = digits.len() - scale;
@@ -383,6 +387,7 @@ mod tests {
             (ScalarValue::Float64(Some(1234.5)), "FM9,999.00", "1,234.50"),
             (ScalarValue::Int32(Some(7)), "000", " 007"),
             (decimal(0, 0), "FM9999.99", "0."),
+            (decimal(1, -6), "9,999,999", " 1,000,000"),
             (decimal(0, 0), "9999.99", "     .00"),
             (decimal(-1, 0), "PL9999", "    -1"),
             (decimal(1, 0), "PL9999", "+    1"),
