@@ -314,8 +314,8 @@ async fn arrays_are_arguments_and_parameters() {
     let client = gateway.connect().await;
     run(&client, "CREATE TABLE t (n int, s text)").await;
     let (numbers, texts) = (vec![1, 2], vec!["a", "b"]);
-    let both = client.execute("INSERT INTO t SELECT * FROM unnest($1::int[], $2::text[])", &[&numbers, &texts]);
-    assert_eq!(both.await.unwrap(), 2);
+    let sql = "INSERT INTO t SELECT * FROM unnest($1::int[], $2::text[])";
+    assert_eq!(client.execute(sql, &[&numbers, &texts]).await.unwrap(), 2);
     let typed = [tokio_postgres::types::Type::INT4_ARRAY];
     let one = client.prepare_typed("INSERT INTO t (n) SELECT x FROM unnest($1) x", &typed).await.unwrap();
     assert_eq!(client.execute(&one, &[&vec![3, 4]]).await.unwrap(), 2);
