@@ -22,6 +22,18 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def free_pair():
+    """A free port of which the next one is free, too: LanceDB's clients look for Flight SQL there."""
+    while True:
+        port = free_port()
+        try:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port + 1))
+                return port
+        except (OSError, OverflowError):
+            continue
+
+
 class Server:
     """A running server: where it is, and what is wrong with it."""
 
@@ -84,9 +96,9 @@ def gateway(program):
     with tempfile.TemporaryDirectory(prefix="conformance-data-") as folder:
         data, log = pathlib.Path(folder, "data"), pathlib.Path(folder, "log")
         data.mkdir()
-        port, http = free_port(), free_port()
+        port, http = free_port(), free_pair()
         command = [program, "serve", "--data", str(data), "--pg-listen", f"127.0.0.1:{port}"]
-        command += ["--http-listen", f"127.0.0.1:{http}", "--flight-listen", "127.0.0.1:0"]
+        command += ["--http-listen", f"127.0.0.1:{http}", "--flight-listen", f"127.0.0.1:{http + 1}"]
         # The gateway takes every LANCEGATE_… variable for a key of its configuration.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LANCEGATE_")}
         environment["LANCEGATE_PASSWORD"] = PASSWORD

@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::expr::{AggregateFunction, Between, Case, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, Between, Case, InList};
 use datafusion::logical_expr::{
     AggregateUDF, BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, SortExpr, cast, lit,
 };
