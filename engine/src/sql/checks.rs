@@ -7,29 +7,9 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Location;
 
-use super::rewrite::last_name;
+use super::rewrite::{AGGREGATES, last_name};
 use crate::error::SqlError;
 use crate::sqlstate::SqlState;
-
-/// Functions that only groups of rows have.
-const AGGREGATES: [&str; 16] = [
-    "array_agg",
-    "avg",
-    "bool_and",
-    "bool_or",
-    "count",
-    "every",
-    "max",
-    "min",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "string_agg",
-    "sum",
-    "var_pop",
-    "var_samp",
-    "variance",
-];
 
 /// Returns the first mistake of a statement, and where it is.
 pub(crate) fn mistake(statement: &Statement) -> Option<(SqlError, Location)> {

@@ -36,6 +36,7 @@ mod patterns;
 pub mod sets;
 pub mod versions;
 
+pub(crate) use calls::AGGREGATES;
 pub(crate) use forms::last_name;
 
 /// Schemas whose functions are called without naming the schema.

@@ -61,6 +61,18 @@ impl Templates {
     }
 }
 
+/// What is written behind a number that counts: `st`, `nd`, `rd` or `th`.
+fn ordinal(digits: &str) -> &'static str {
+    let last = |count: usize| &digits[digits.len().saturating_sub(count)..];
+    match (last(2), last(1)) {
+        ("11" | "12" | "13", _) => "th",
+        (_, "1") => "st",
+        (_, "2") => "nd",
+        (_, "3") => "rd",
+        _ => "th",
+    }
+}
+
 fn zoned() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC")))
 }

@@ -12,8 +12,9 @@ use super::forms::{call_with, last_name};
 use super::outside;
 use crate::sql::opaque;
 
-/// Aggregates whose results DataFusion tells apart by the text of their arguments, in which it leaves casts out.
-const AGGREGATES: [&str; 16] = [
+/// Functions that only groups of rows have. DataFusion tells their results apart by the text of their arguments, in which it
+/// leaves casts out.
+pub(crate) const AGGREGATES: [&str; 18] = [
     "array_agg",
     "avg",
     "bit_and",
@@ -30,6 +31,8 @@ const AGGREGATES: [&str; 16] = [
     "string_agg",
     "sum",
     "var_pop",
+    "var_samp",
+    "variance",
 ];
 
 /// Makes a call of its own of each `nextval`: equal calls of a row are made once. `count` is how many there were.

@@ -2,6 +2,7 @@
 
 use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
 
+use super::ordinal;
 use crate::error::SqlError;
 use crate::sqlstate::SqlState;
 
@@ -173,7 +174,7 @@ impl Template {
                     let written = moment.written(*field, *case, *fill)?;
                     out.push_str(&written);
                     if let Some(case) = ordinal.filter(|_| written.ends_with(|c: char| c.is_ascii_digit())) {
-                        out.push_str(&cased(ordinal_of(&written), case));
+                        out.push_str(&cased(ordinal(&written), case));
                     }
                 }
             }
@@ -231,17 +232,6 @@ fn cased(text: &str, case: Case) -> String {
         Case::Upper => text.to_ascii_uppercase(),
         Case::Lower => text.to_ascii_lowercase(),
         Case::Capital => text.to_owned(),
-    }
-}
-
-fn ordinal_of(number: &str) -> &'static str {
-    let last = |count: usize| &number[number.len().saturating_sub(count)..];
-    match (last(2), last(1)) {
-        ("11" | "12" | "13", _) => "th",
-        (_, "1") => "st",
-        (_, "2") => "nd",
-        (_, "3") => "rd",
-        _ => "th",
     }
 }
 

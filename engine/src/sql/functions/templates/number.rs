@@ -3,6 +3,7 @@
 use arrow::datatypes::{DataType, i256};
 use datafusion::scalar::ScalarValue;
 
+use super::ordinal;
 use crate::error::SqlError;
 use crate::sqlstate::SqlState;
 
@@ -252,17 +253,6 @@ impl Template {
 fn unsupported(what: &str) -> SqlError {
     let what = if what == "EE" { "EEEE" } else { what };
     SqlError::not_supported(format!("\"{what}\" in templates of numbers is not supported"))
-}
-
-fn ordinal(digits: &str) -> &'static str {
-    let last = |count: usize| &digits[digits.len().saturating_sub(count)..];
-    match (last(2), last(1)) {
-        ("11" | "12" | "13", _) => "th",
-        (_, "1") => "st",
-        (_, "2") => "nd",
-        (_, "3") => "rd",
-        _ => "th",
-    }
 }
 
 /// A number that was rounded.
