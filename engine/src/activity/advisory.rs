@@ -265,7 +265,8 @@ mod tests {
         assert_eq!(circle, Err(Refused::Deadlock));
         locks.unlock(2, &key(2), Mode::Exclusive);
         assert_eq!(waits.await.unwrap(), Ok(()));
-        let given_up = locks.lock(3, &key(1), Mode::Shared, Until::Session);
+        let one = key(1);
+        let given_up = locks.lock(3, &one, Mode::Shared, Until::Session);
         assert!(tokio::time::timeout(Duration::from_millis(10), given_up).await.is_err());
         assert!(locks.state().waiting.is_empty());
     }
