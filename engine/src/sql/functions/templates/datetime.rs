@@ -2,7 +2,6 @@
 
 use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
 
-use super::ordinal;
 use crate::error::SqlError;
 use crate::sqlstate::SqlState;
 
@@ -174,7 +173,7 @@ impl Template {
                     let written = moment.written(*field, *case, *fill)?;
                     out.push_str(&written);
                     if let Some(case) = ordinal.filter(|_| written.ends_with(|c: char| c.is_ascii_digit())) {
-                        out.push_str(&cased(ordinal(&written), case));
+                        out.push_str(&cased(super::ordinal(&written), case));
                     }
                 }
             }
