@@ -1,6 +1,7 @@
 //! The types of `$1`, `$2`, …: what the client declared, else what the place of
 //! the parameter asks for, else `text`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -10,6 +11,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, TypeSignature};
 use datafusion::scalar::ScalarValue;
+use lancegate_wire::types::PG_TYPE_KEY;
 
 use crate::error::{Result, SqlError};
 use crate::sqlstate::SqlState;
@@ -84,6 +86,12 @@ pub fn resolve(
         }
         if let Some(found) = field.as_ref().filter(|found| !found.data_type().is_null()) {
             inferred[index] = Some(Arc::clone(found));
+        }
+    }
+    for index in of_json(&plan)? {
+        if let Some(inferred) = inferred.get_mut(index) {
+            let metadata = HashMap::from([(PG_TYPE_KEY.to_owned(), "json".to_owned())]);
+            *inferred = Some(Arc::new(Field::new("", DataType::Utf8, true).with_metadata(metadata)));
         }
     }
     for (index, data_type) in cast(&plan)?.into_iter().chain(arguments(&plan)?) {
@@ -167,6 +175,25 @@ fn arguments(plan: &LogicalPlan) -> Result<Vec<(usize, DataType)>> {
                             found.extend(index_of(&placeholder.id).ok().map(|index| (index, data_type)));
                         }
                     }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+/// Returns the parameters that are cast to `json`, which a function does.
+fn of_json(plan: &LogicalPlan) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::ScalarFunction(function) = expr
+                    && function.func.name() == "json"
+                    && let [Expr::Placeholder(placeholder)] = function.args.as_slice()
+                {
+                    found.extend(index_of(&placeholder.id).ok());
                 }
                 Ok(TreeNodeRecursion::Continue)
             })

@@ -54,8 +54,8 @@ fn property(name: &str) -> Option<bool> {
 
 /// The number of a type by one of its names; `None` for a type that there is not.
 fn type_number(name: &str) -> Option<i32> {
-    let name = name.trim().trim_matches('"');
-    let name = name.strip_prefix("pg_catalog.").unwrap_or(name).to_ascii_lowercase();
+    let name = name.trim().replace('"', "");
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(&name).to_ascii_lowercase();
     let (element, array) = name.strip_suffix("[]").map_or((name.as_str(), false), |element| (element, true));
     let found = types::builtin_by_name(element)
         .or_else(|| types::builtins().iter().find(|found| types::format_type(found.oid, -1) == element))?;

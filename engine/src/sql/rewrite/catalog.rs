@@ -14,7 +14,7 @@ use datafusion_pg_catalog::sql::rules::{
 };
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, GroupByExpr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, Statement, Subscript,
     TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, visit_expressions,
 };
@@ -135,6 +135,11 @@ impl VisitorMut for Vectors {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(name) = made_type(expr) {
+            let number = call("to_regtype", name);
+            *expr = super::names::call_of("format_type", [number, Expr::Value(Value::Null.with_empty_span())]);
+            return ControlFlow::Continue(());
+        }
         match expr {
             Expr::Cast { expr: vector, data_type, .. }
                 if is_arguments(vector) && data_type.to_string().to_ascii_lowercase().ends_with("regtype[]") =>
@@ -184,6 +189,14 @@ impl VisitorMut for Vectors {
         select.from.truncate(1);
         ControlFlow::Continue(())
     }
+}
+
+/// Returns the name of which `(…)::regtype::text` is how the type is called, if it is put together.
+fn made_type(expr: &Expr) -> Option<Expr> {
+    let Expr::Cast { expr: number, data_type: DataType::Text, .. } = expr else { return None };
+    let Expr::Cast { expr: name, data_type, .. } = number.as_ref() else { return None };
+    let is_type = data_type.to_string().trim_matches('"').eq_ignore_ascii_case("regtype");
+    (is_type && is_made(name)).then(|| name.as_ref().clone())
 }
 
 /// Whether a text is the result of an expression.
