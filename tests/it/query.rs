@@ -267,7 +267,7 @@ async fn a_primary_key_in_group_by_stands_for_its_row() {
     let joined = "FROM u LEFT JOIN p ON p.uid = u.id GROUP BY u.id";
     for (sql, expected) in [
         (format!("SELECT u.name, count(p.n) {joined} ORDER BY u.name"), vec!["a|2", "b|1", "c|0"]),
-        (format!("SELECT u.*, sum(p.n) {joined} ORDER BY 1"), vec!["1|a|30|11", "2|b|40|7", "3|c|50|"]),
+        (format!("SELECT u.*, sum(p.n) {joined} ORDER BY 1"), vec!["1|a|30|11", "2|b|40|7", "3|c|50|∅"]),
         (format!("SELECT count(*) {joined} HAVING u.\"Age\" > 35 ORDER BY name"), vec!["1", "1"]),
         ("SELECT id, upper(name) FROM u GROUP BY 1 ORDER BY \"Age\" DESC LIMIT 1".to_owned(), vec!["3|C"]),
         ("SELECT x.name FROM public.u AS x GROUP BY x.id, x.name ORDER BY 1 LIMIT 1".to_owned(), vec!["a"]),
@@ -292,10 +292,10 @@ async fn except_all_and_intersect_all_count_equal_rows() {
         "SELECT * FROM (VALUES (2), (2), (NULL), (4)) b(x)",
     );
     for (sql, expected) in [
-        (format!("{a} EXCEPT ALL {b} ORDER BY 1"), vec!["1", "2", ""]),
-        (format!("{a} INTERSECT ALL {b} ORDER BY 1"), vec!["2", "2", ""]),
+        (format!("{a} EXCEPT ALL {b} ORDER BY 1"), vec!["1", "2", "∅"]),
+        (format!("{a} INTERSECT ALL {b} ORDER BY 1"), vec!["2", "2", "∅"]),
         (format!("{a} EXCEPT {b} ORDER BY 1"), vec!["1"]),
-        (format!("{a} INTERSECT {b} ORDER BY 1"), vec!["2", ""]),
+        (format!("{a} INTERSECT {b} ORDER BY 1"), vec!["2", "∅"]),
         (format!("SELECT count(*) FROM ({a} EXCEPT ALL ({b} INTERSECT ALL {a})) t"), vec!["3"]),
     ] {
         assert_eq!(rows(&client, &sql).await, expected, "{sql}");

@@ -364,8 +364,8 @@ async fn a_subquery_in_on_may_name_what_stands_before_it() {
     run(&client, "INSERT INTO b VALUES (100, 'x'), (200, 'y')").await;
     run(&client, "INSERT INTO c VALUES (10, 100), (20, 200)").await;
     let on = "a LEFT JOIN b AS bb ON bb.id = (SELECT c.bid FROM c WHERE c.k = a.k)";
-    assert_eq!(rows(&client, &format!("SELECT a.id, bb.v FROM {on} ORDER BY 1")).await, ["1|x", "2|y", "3|"]);
-    assert_eq!(rows(&client, &format!("SELECT * FROM {on} ORDER BY 1")).await, ["1|10|100|x", "2|20|200|y", "3|||"]);
+    assert_eq!(rows(&client, &format!("SELECT a.id, bb.v FROM {on} ORDER BY 1")).await, ["1|x", "2|y", "3|∅"]);
+    assert_eq!(rows(&client, &format!("SELECT * FROM {on} ORDER BY 1")).await, ["1|10|100|x", "2|20|200|y", "3|∅|∅|∅"]);
     assert_eq!(rows(&client, &format!("SELECT a.*, bb.* FROM {on} ORDER BY 1 LIMIT 1")).await, ["1|10|100|x"]);
     let not = client.prepare("SELECT id FROM a WHERE k IS NOT NULL AND (id = 1 OR NOT($1)) ORDER BY 1").await.unwrap();
     assert_eq!(not.params(), [tokio_postgres::types::Type::BOOL]);
