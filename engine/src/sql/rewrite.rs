@@ -160,7 +160,13 @@ impl VisitorMut for Postgres {
                 };
                 *expr = names::call_of(name, [operand.as_ref().clone()]);
             }
-            Expr::UnaryOp { op: native::UnaryOperator::Minus, expr: operand } => intervals::set_apart(operand),
+            Expr::UnaryOp { op: native::UnaryOperator::Minus, expr: operand } => {
+                if let Some(power) = names::power_of_negative(operand) {
+                    *expr = power;
+                    return self.pre_visit_expr(expr);
+                }
+                intervals::set_apart(operand);
+            }
             Expr::Interval(interval) => {
                 if let Some(cast) = intervals::as_cast(interval) {
                     *expr = cast;
@@ -169,6 +175,7 @@ impl VisitorMut for Postgres {
             Expr::Cast { expr: operand, data_type, .. } => {
                 array::cast_literal(operand, data_type);
                 names::cut(operand, data_type);
+                names::whole_float(data_type);
             }
             Expr::Value(value) => {
                 if let Value::Number(text, _) = &value.value

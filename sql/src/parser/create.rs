@@ -127,6 +127,13 @@ fn create_table(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<Statement,
         // Left out silently, the table would be somewhere else than its maker thinks.
         return Err(start.refuse("LOCATION in CREATE TABLE", "Tables are in the folder of their database."));
     }
+    // Neither are these: the table would lack columns, or hold what it should not.
+    if native.inherits.is_some() {
+        return Err(start.refuse("INHERITS in CREATE TABLE", "Name all columns in the table."));
+    }
+    if native.partition_by.is_some() || native.partition_of.is_some() {
+        return Err(start.refuse("PARTITION in CREATE TABLE", "Lance keeps a table in fragments by itself."));
+    }
     let native = Box::new(native);
     Ok(match native.query {
         Some(_) => {

@@ -132,7 +132,9 @@ fn parse<'a>(type_name: &'static str, text: &'a str) -> Result<Parts<'a>, WireEr
         let end = rest.find(|char: char| !char.is_ascii_digit() && !matches!(char, ':' | '.')).unwrap_or(rest.len());
         let (clock, after) = rest.split_at(end);
         let micros = clock_micros(clock).ok_or_else(|| invalid(type_name, text))?;
-        parts.micros = Some(micros.ok_or_else(|| field_out_of_range(text))?);
+        let micros = micros.ok_or_else(|| field_out_of_range(text))?;
+        let (micros, after) = half_of_day(micros, after).ok_or_else(|| field_out_of_range(text))?;
+        parts.micros = Some(micros);
         rest = after;
     }
     let zone = rest.trim_matches(is_space);
@@ -148,6 +150,24 @@ fn parse<'a>(type_name: &'static str, text: &'a str) -> Result<Parts<'a>, WireEr
         return Err(invalid(type_name, text));
     }
     Ok(parts)
+}
+
+/// Takes `AM` or `PM` behind a time, whose hour is 1 to 12 then; `None` if it is another.
+fn half_of_day(micros: i64, rest: &str) -> Option<(i64, &str)> {
+    const HOUR: i64 = 3_600_000_000;
+    let word = rest.trim_start_matches(is_space);
+    let after_noon = match word.get(..2) {
+        Some(half) if half.eq_ignore_ascii_case("pm") => true,
+        Some(half) if half.eq_ignore_ascii_case("am") => false,
+        _ => return Some((micros, rest)),
+    };
+    let after = &word[2..];
+    if after.starts_with(|char: char| char.is_ascii_alphanumeric()) {
+        // The name of a zone begins so.
+        return Some((micros, rest));
+    }
+    let hour = micros / HOUR;
+    (1..=12).contains(&hour).then_some((micros % (12 * HOUR) + if after_noon { 12 * HOUR } else { 0 }, after))
 }
 
 fn strip_suffix_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {

@@ -6,7 +6,7 @@ use sqlparser::ast::{
     BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind,
     Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableAliasColumnDef,
-    TableFactor, TableWithJoins, TimezoneInfo, Value, VisitMut, VisitorMut,
+    TableFactor, TableWithJoins, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 use super::build;
@@ -152,6 +152,31 @@ fn number(text: &str) -> Expr {
 pub(super) fn as_numeric(expr: Expr) -> Expr {
     let exact = cast(expr, DataType::Numeric(ExactNumberInfo::PrecisionAndScale(38, 6)));
     cast(exact, DataType::Numeric(ExactNumberInfo::None))
+}
+
+/// `-a ^ b` is `(-a) ^ b`: a sign binds tighter than a power in PostgreSQL, and looser in the parser.
+pub(super) fn power_of_negative(operand: &Expr) -> Option<Expr> {
+    let Expr::BinaryOp { left, op: BinaryOperator::PGExp, right } = operand else { return None };
+    let left = power_of_negative(left)
+        .unwrap_or_else(|| Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Minus, expr: left.clone() })));
+    Some(binary(left, BinaryOperator::PGExp, right.as_ref().clone()))
+}
+
+/// A string that is given for a `uuid` column is cast; Arrow takes no text for sixteen bytes.
+pub(crate) fn given_for_uuid(value: &mut Expr) {
+    let is_text = |value: &Value| matches!(value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_));
+    if matches!(value, Expr::Value(given) if is_text(&given.value)) {
+        *value = cast(value.clone(), DataType::Uuid);
+    }
+}
+
+/// `float` is `double precision`, as `float(25)` and above; DataFusion takes it for `real`.
+pub(super) fn whole_float(data_type: &mut DataType) {
+    match data_type {
+        DataType::Float(ExactNumberInfo::None) => *data_type = DataType::DoublePrecision,
+        DataType::Float(ExactNumberInfo::Precision(bits)) if *bits > 24 => *data_type = DataType::DoublePrecision,
+        _ => {}
+    }
 }
 
 /// `x::varchar(n)` has the first `n` characters of `x`.

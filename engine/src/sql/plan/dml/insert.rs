@@ -1,5 +1,6 @@
 //! INSERT: the columns that are given and the rows that are written.
 
+use arrow::datatypes::DataType;
 use datafusion::logical_expr::LogicalPlan;
 use lancegate_sql::{Ident, ObjectName, ast};
 use sqlparser::ast::{
@@ -208,6 +209,9 @@ fn of_values(
         }
         if field.data_type().is_list() {
             rows.iter_mut().for_each(|row| rewrite::array::given_for_array(&mut row[index]));
+        }
+        if *field.data_type() == DataType::FixedSizeBinary(16) {
+            rows.iter_mut().for_each(|row| rewrite::names::given_for_uuid(&mut row[index]));
         }
         index += 1;
     }
