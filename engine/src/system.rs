@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 use lancegate_auth::Requirement;
 use tokio::sync::OnceCell;
 
@@ -73,7 +73,6 @@ impl SystemContext {
 
 /// One relation of `system.public`. SHOW statements read the same relation, so
 /// that both always agree.
-#[async_trait]
 pub trait SystemRelation: fmt::Debug + Send + Sync {
     /// The name under `system.public`.
     fn name(&self) -> &'static str;
@@ -85,11 +84,15 @@ pub trait SystemRelation: fmt::Debug + Send + Sync {
     fn requirements(&self) -> Vec<Requirement>;
 
     /// Returns the rows that the caller may see, at most `limit` if given.
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch>;
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>>;
 
     /// Returns the rows of one job, or `None` if all rows have to be looked at for it.
-    async fn rows_of_job(&self, _context: &SystemContext, _id: &str) -> Result<Option<RecordBatch>> {
-        Ok(None)
+    fn rows_of_job<'a>(
+        &'a self,
+        _context: &'a SystemContext,
+        _id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<RecordBatch>>> {
+        Box::pin(async move { Ok(None) })
     }
 }
 
@@ -124,7 +127,9 @@ impl LazyRelation {
     }
 }
 
-#[async_trait]
+// `scan` is written as `async_trait` declares it. The compiler proves a future `Send` once for all functions without
+// bounds, and once more in every function that has some, as those that `async_trait` makes; of what holds an engine,
+// that takes it seconds.
 impl TableProvider for LazyRelation {
     fn schema(&self) -> SchemaRef {
         self.relation.schema()
@@ -146,27 +151,48 @@ impl TableProvider for LazyRelation {
         Ok(filters.iter().map(kind).collect())
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    fn scan<'life0, 'life1, 'life2, 'life3, 'async_trait>(
+        &'life0 self,
+        state: &'life1 dyn Session,
+        projection: Option<&'life2 Vec<usize>>,
+        filters: &'life3 [Expr],
         limit: Option<usize>,
-    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
-        let failed = |error| DataFusionError::External(Box::new(error));
-        let of_job = match filters.iter().find_map(job_of) {
-            Some(id) => self.relation.rows_of_job(&self.context, id).await.map_err(failed)?,
-            None => None,
-        };
-        let rows = match of_job {
-            Some(rows) => rows,
-            None => {
-                let limit = limit.filter(|_| filters.is_empty());
-                self.relation.rows(&self.context, limit).await.map_err(failed)?
-            }
-        };
-        let table = MemTable::try_new(rows.schema(), vec![vec![rows]])?;
-        table.scan(state, projection, filters, limit).await
+    ) -> BoxFuture<'async_trait, datafusion::common::Result<Arc<dyn ExecutionPlan>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        'life3: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.scan_rows(state, projection, filters, limit)
+    }
+}
+
+impl LazyRelation {
+    fn scan_rows<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
+        limit: Option<usize>,
+    ) -> BoxFuture<'a, datafusion::common::Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let failed = |error| DataFusionError::External(Box::new(error));
+            let of_job = match filters.iter().find_map(job_of) {
+                Some(id) => self.relation.rows_of_job(&self.context, id).await.map_err(failed)?,
+                None => None,
+            };
+            let rows = match of_job {
+                Some(rows) => rows,
+                None => {
+                    let limit = limit.filter(|_| filters.is_empty());
+                    self.relation.rows(&self.context, limit).await.map_err(failed)?
+                }
+            };
+            let table = MemTable::try_new(rows.schema(), vec![vec![rows]])?;
+            table.scan(state, projection, filters, limit).await
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::{Subject, UserName};
 use lancegate_catalog::{CatalogError, NewJob, Table, TableId, TableKind, TableName, Timestamp};
 use lancegate_sql::ast::{RefreshColumn, Statement};
@@ -137,93 +137,102 @@ impl Tables {
     }
 }
 
-#[async_trait]
 impl Source for Tables {
     type Error = SqlError;
 
-    async fn units(&self) -> Result<Vec<Unit>> {
-        let mut units = Vec::new();
-        for database in self.engine.catalog().databases().await? {
-            for table in self.engine.catalog().tables(&database.name, None).await? {
-                let branches = match table.kind {
-                    TableKind::Table => self.branches(&table).await,
-                    TableKind::MaterializedView => {
-                        self.note(&table, Vec::new());
-                        Vec::new()
-                    }
-                    TableKind::View => continue,
-                };
-                let branches = std::iter::once(None).chain(branches.into_iter().map(Some));
-                units.extend(branches.map(|branch| Unit { table: table.id, branch }));
+    fn units(&self) -> BoxFuture<'_, Result<Vec<Unit>>> {
+        Box::pin(async move {
+            let mut units = Vec::new();
+            for database in self.engine.catalog().databases().await? {
+                for table in self.engine.catalog().tables(&database.name, None).await? {
+                    let branches = match table.kind {
+                        TableKind::Table => self.branches(&table).await,
+                        TableKind::MaterializedView => {
+                            self.note(&table, Vec::new());
+                            Vec::new()
+                        }
+                        TableKind::View => continue,
+                    };
+                    let branches = std::iter::once(None).chain(branches.into_iter().map(Some));
+                    units.extend(branches.map(|branch| Unit { table: table.id, branch }));
+                }
             }
-        }
-        self.known().retain(|id, _| units.iter().any(|unit| unit.table == *id));
-        Ok(units)
-    }
-
-    async fn see(&self, unit: &Unit, known: Option<&Seen>) -> Result<Option<Seen>> {
-        let Some(record) = self.record(unit.table) else { return Ok(None) };
-        if record.kind == TableKind::MaterializedView {
-            return views::see(&self.engine, &record).await;
-        }
-        let (location, database) = (record.location, record.name.database);
-        let (store, branch) = (self.engine.store().clone(), unit.branch.clone());
-        let known_version = known.map(|known| known.version);
-        let looked = self.engine.runtime().run(async move {
-            let Some(dataset) = head(&store, &location, branch.as_deref()).await? else { return Ok(None) };
-            let version = dataset.version_id();
-            if known_version == Some(version) {
-                return Ok(Some((version, false, Vec::new())));
-            }
-            let declared = status::declared(&dataset)?;
-            let has_mem_wal = !declared.is_empty() && status::has_mem_wal(&dataset).await?;
-            Ok(Some((version, has_mem_wal, declared)))
-        });
-        let Some((version, has_mem_wal, declared)) = looked.await? else { return Ok(None) };
-        if let Some(known) = known.filter(|known| known.version == version) {
-            return Ok(Some(known.clone()));
-        }
-        let mut bindings = Vec::with_capacity(declared.len());
-        for declared in &declared {
-            bindings.push(binding(&self.engine, &database, unit, declared).await?);
-        }
-        Ok(Some(Seen { version, has_mem_wal, bindings, basis: Vec::new() }))
-    }
-
-    async fn due(&self, unit: &Unit, binding: &Binding) -> Result<Due> {
-        let Some(record) = self.record(unit.table) else { return Ok(Due::Nothing) };
-        let Target::Column { field_id, .. } = binding.target else { return views::due(&self.engine, &record).await };
-        let failed = failed_rows(&self.engine, unit, field_id).await?;
-        let (store, location, branch) = (self.engine.store().clone(), record.location, unit.branch.clone());
-        let work = self.engine.runtime().run(async move {
-            let Some(dataset) = head(&store, &location, branch.as_deref()).await? else { return Ok(Work::Nothing) };
-            let Some(name) = nested::path_of(dataset.schema(), field_id) else { return Ok(Work::Nothing) };
-            Ok(status::work(&Snapshot::of(dataset, &name)?, &failed).await?)
-        });
-        Ok(match work.await? {
-            Work::Nothing => Due::Nothing,
-            Work::Rows => Due::Rows,
-            Work::InputsFirst => Due::Inputs,
+            self.known().retain(|id, _| units.iter().any(|unit| unit.table == *id));
+            Ok(units)
         })
     }
 
-    async fn submit(&self, unit: &Unit, binding: &Binding, now: Timestamp) -> Result<()> {
-        let Some(table) = self.engine.catalog().table_by_id(unit.table).await? else { return Ok(()) };
-        let owner = owner_of(&self.engine, &table).await?;
-        let job = match &binding.target {
-            Target::Column { name, field_id } => self.column_job(&table, unit, name, *field_id, &owner).await?,
-            Target::View => Some(views::job(&table, &owner)),
-        };
-        let Some(job) = job else { return Ok(()) };
-        match self.engine.catalog().submit(NewJob { automatic: true, ..job }, now).await {
-            Ok(job) => {
-                tracing::info!(job_id = %job.id, table = %table.name, target = %binding.target, "automatic refresh")
+    fn see<'a>(&'a self, unit: &'a Unit, known: Option<&'a Seen>) -> BoxFuture<'a, Result<Option<Seen>>> {
+        Box::pin(async move {
+            let Some(record) = self.record(unit.table) else { return Ok(None) };
+            if record.kind == TableKind::MaterializedView {
+                return views::see(&self.engine, &record).await;
             }
-            // Somebody else was first; or the table has gone.
-            Err(CatalogError::Busy { .. } | CatalogError::NotFound { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
+            let (location, database) = (record.location, record.name.database);
+            let (store, branch) = (self.engine.store().clone(), unit.branch.clone());
+            let known_version = known.map(|known| known.version);
+            let looked = self.engine.runtime().run(async move {
+                let Some(dataset) = head(&store, &location, branch.as_deref()).await? else { return Ok(None) };
+                let version = dataset.version_id();
+                if known_version == Some(version) {
+                    return Ok(Some((version, false, Vec::new())));
+                }
+                let declared = status::declared(&dataset)?;
+                let has_mem_wal = !declared.is_empty() && status::has_mem_wal(&dataset).await?;
+                Ok(Some((version, has_mem_wal, declared)))
+            });
+            let Some((version, has_mem_wal, declared)) = looked.await? else { return Ok(None) };
+            if let Some(known) = known.filter(|known| known.version == version) {
+                return Ok(Some(known.clone()));
+            }
+            let mut bindings = Vec::with_capacity(declared.len());
+            for declared in &declared {
+                bindings.push(binding(&self.engine, &database, unit, declared).await?);
+            }
+            Ok(Some(Seen { version, has_mem_wal, bindings, basis: Vec::new() }))
+        })
+    }
+
+    fn due<'a>(&'a self, unit: &'a Unit, binding: &'a Binding) -> BoxFuture<'a, Result<Due>> {
+        Box::pin(async move {
+            let Some(record) = self.record(unit.table) else { return Ok(Due::Nothing) };
+            let Target::Column { field_id, .. } = binding.target else {
+                return views::due(&self.engine, &record).await;
+            };
+            let failed = failed_rows(&self.engine, unit, field_id).await?;
+            let (store, location, branch) = (self.engine.store().clone(), record.location, unit.branch.clone());
+            let work = self.engine.runtime().run(async move {
+                let Some(dataset) = head(&store, &location, branch.as_deref()).await? else { return Ok(Work::Nothing) };
+                let Some(name) = nested::path_of(dataset.schema(), field_id) else { return Ok(Work::Nothing) };
+                Ok(status::work(&Snapshot::of(dataset, &name)?, &failed).await?)
+            });
+            Ok(match work.await? {
+                Work::Nothing => Due::Nothing,
+                Work::Rows => Due::Rows,
+                Work::InputsFirst => Due::Inputs,
+            })
+        })
+    }
+
+    fn submit<'a>(&'a self, unit: &'a Unit, binding: &'a Binding, now: Timestamp) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let Some(table) = self.engine.catalog().table_by_id(unit.table).await? else { return Ok(()) };
+            let owner = owner_of(&self.engine, &table).await?;
+            let job = match &binding.target {
+                Target::Column { name, field_id } => self.column_job(&table, unit, name, *field_id, &owner).await?,
+                Target::View => Some(views::job(&table, &owner)),
+            };
+            let Some(job) = job else { return Ok(()) };
+            match self.engine.catalog().submit(NewJob { automatic: true, ..job }, now).await {
+                Ok(job) => {
+                    tracing::info!(job_id = %job.id, table = %table.name, target = %binding.target, "automatic refresh")
+                }
+                // Somebody else was first; or the table has gone.
+                Err(CatalogError::Busy { .. } | CatalogError::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            Ok(())
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_catalog::{CancelOutcome, Failure, JobId, JobKind, JobState, PauseOutcome};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,27 +19,28 @@ struct Script {
     epochs: Mutex<HashMap<JobId, Vec<u64>>>,
 }
 
-#[async_trait]
 impl Work for Script {
-    async fn run(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
-        self.epochs.lock().unwrap().entry(job.id).or_default().push(job.epoch.0);
-        self.begun.notify_one();
-        match job.spec.as_str() {
-            Some("succeed") => Ok(json!({"rows_failed": 0})),
-            Some("fail") => Err(WorkError::Failed(Failure {
-                error_code: "EvaluationError".into(),
-                message: "division by zero".into(),
-                detail: None,
-                hint: None,
-                sqlstate: Some("22012".into()),
-            })),
-            Some("panic") => panic!("a bug"),
-            Some("until stopped") => {
-                progress.stopped().await;
-                Err(WorkError::Stopped)
+    fn run<'a>(&'a self, job: &'a Job, progress: Arc<Progress>) -> BoxFuture<'a, Result<Value, WorkError>> {
+        Box::pin(async move {
+            self.epochs.lock().unwrap().entry(job.id).or_default().push(job.epoch.0);
+            self.begun.notify_one();
+            match job.spec.as_str() {
+                Some("succeed") => Ok(json!({"rows_failed": 0})),
+                Some("fail") => Err(WorkError::Failed(Failure {
+                    error_code: "EvaluationError".into(),
+                    message: "division by zero".into(),
+                    detail: None,
+                    hint: None,
+                    sqlstate: Some("22012".into()),
+                })),
+                Some("panic") => panic!("a bug"),
+                Some("until stopped") => {
+                    progress.stopped().await;
+                    Err(WorkError::Stopped)
+                }
+                other => panic!("no script for {other:?}"),
             }
-            other => panic!("no script for {other:?}"),
-        }
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_catalog::{Catalog, Failure, Job, JobKind, RetentionPolicy};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -16,11 +16,10 @@ use crate::refresh::{self, FunctionHost, Ledger, Limits, Progress, RefreshError,
 use crate::storage::{StorageError, Store};
 
 /// What attempts run. Tests put their own work here.
-#[async_trait]
 pub(super) trait Work: fmt::Debug + Send + Sync {
     /// Does the work of a claimed job and returns its result. Dropping the
     /// future must leave nothing half done.
-    async fn run(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError>;
+    fn run<'a>(&'a self, job: &'a Job, progress: Arc<Progress>) -> BoxFuture<'a, Result<Value, WorkError>>;
 }
 
 /// Why work ended without a result.
@@ -40,10 +39,9 @@ pub(crate) enum WorkError {
 
 /// Refreshes materialized views. It plans and runs queries, for which there is an
 /// engine; that is made after the runner.
-#[async_trait]
 pub(crate) trait Views: Send + Sync {
     /// Does the work of a claimed job of a view and returns its result.
-    async fn refresh(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError>;
+    fn refresh<'a>(&'a self, job: &'a Job, progress: Arc<Progress>) -> BoxFuture<'a, Result<Value, WorkError>>;
 }
 
 /// Where the runner finds it.
@@ -132,34 +130,35 @@ impl fmt::Debug for RefreshWork {
     }
 }
 
-#[async_trait]
 impl Work for RefreshWork {
-    async fn run(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
-        rights::ensure(&self.catalog, job).await?;
-        match &job.kind {
-            JobKind::ComputedRefresh | JobKind::FunctionRefresh => self.refresh(job, progress).await,
-            JobKind::CreateFunction => creation::create(&self.catalog, &self.functions, job, &progress).await,
-            JobKind::JobRegistryArchive => retention::archive(&self.catalog, self.policy, job, &progress).await,
-            JobKind::Sql => {
-                let views = tokio::select! {
-                    biased;
-                    () = progress.stopped() => return Err(WorkError::Stopped),
-                    views = self.views.get() => views,
-                };
-                views.refresh(job, progress).await
+    fn run<'a>(&'a self, job: &'a Job, progress: Arc<Progress>) -> BoxFuture<'a, Result<Value, WorkError>> {
+        Box::pin(async move {
+            rights::ensure(&self.catalog, job).await?;
+            match &job.kind {
+                JobKind::ComputedRefresh | JobKind::FunctionRefresh => self.refresh(job, progress).await,
+                JobKind::CreateFunction => creation::create(&self.catalog, &self.functions, job, &progress).await,
+                JobKind::JobRegistryArchive => retention::archive(&self.catalog, self.policy, job, &progress).await,
+                JobKind::Sql => {
+                    let views = tokio::select! {
+                        biased;
+                        () = progress.stopped() => return Err(WorkError::Stopped),
+                        views = self.views.get() => views,
+                    };
+                    views.refresh(job, progress).await
+                }
+                // Parts of a refresh are run by its attempt.
+                JobKind::BuildEnvironment
+                | JobKind::RefreshSplits
+                | JobKind::CreateIndex
+                | JobKind::Compact
+                | JobKind::Cleanup
+                | JobKind::DropTable
+                | JobKind::Other(_) => {
+                    let error = SqlError::not_supported(format!("jobs of type {} are not supported", job.kind));
+                    Err(WorkError::Failed(failure(&error.named("NotSupported"))))
+                }
             }
-            // Parts of a refresh are run by its attempt.
-            JobKind::BuildEnvironment
-            | JobKind::RefreshSplits
-            | JobKind::CreateIndex
-            | JobKind::Compact
-            | JobKind::Cleanup
-            | JobKind::DropTable
-            | JobKind::Other(_) => {
-                let error = SqlError::not_supported(format!("jobs of type {} are not supported", job.kind));
-                Err(WorkError::Failed(failure(&error.named("NotSupported"))))
-            }
-        }
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::{Principal, Privilege, Requirement};
 use lancegate_catalog::{ActiveRefresh, RefreshHistory, Table, TableKind, Timestamp};
 use lancegate_sql::ObjectName;
@@ -258,7 +258,6 @@ fn name_of(table: &Table) -> String {
 #[derive(Debug)]
 pub struct ColumnStatuses;
 
-#[async_trait]
 impl SystemRelation for ColumnStatuses {
     fn name(&self) -> &'static str {
         "column_status"
@@ -273,22 +272,24 @@ impl SystemRelation for ColumnStatuses {
         Vec::new()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let (engine, principal) = (&context.engine, &context.caller.principal);
-        let limit = limit.unwrap_or(usize::MAX);
-        let mut rows = Vec::new();
-        for table in engine.catalog().tables(&context.caller.database, None).await? {
-            if rows.len() >= limit {
-                break;
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let (engine, principal) = (&context.engine, &context.caller.principal);
+            let limit = limit.unwrap_or(usize::MAX);
+            let mut rows = Vec::new();
+            for table in engine.catalog().tables(&context.caller.database, None).await? {
+                if rows.len() >= limit {
+                    break;
+                }
+                let readable = table.kind == TableKind::Table
+                    && engine.allows(principal, Privilege::Select, object_of(&table)).await?;
+                if readable {
+                    rows.extend(read(engine, principal, &table).await?);
+                }
             }
-            let readable = table.kind == TableKind::Table
-                && engine.allows(principal, Privilege::Select, object_of(&table)).await?;
-            if readable {
-                rows.extend(read(engine, principal, &table).await?);
-            }
-        }
-        rows.truncate(limit);
-        columns::batch(&columns(), &rows)
+            rows.truncate(limit);
+            columns::batch(&columns(), &rows)
+        })
     }
 }
 
@@ -299,7 +300,6 @@ pub struct StatusesOfTable {
     pub table: ObjectName,
 }
 
-#[async_trait]
 impl SystemRelation for StatusesOfTable {
     fn name(&self) -> &'static str {
         "column_status"
@@ -314,18 +314,20 @@ impl SystemRelation for StatusesOfTable {
         Vec::new()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let found = Planner::system(context).find(&self.table).await?;
-        let table = found.ok_or_else(|| no_relation(&self.table))?;
-        let principal = &context.caller.principal;
-        if !context.engine.allows(principal, Privilege::Select, object_of(&table)).await? {
-            return Err(SqlError::permission_denied("table", &table.name.name));
-        }
-        let mut rows = match table.kind {
-            TableKind::Table => read(&context.engine, principal, &table).await?,
-            TableKind::View | TableKind::MaterializedView => Vec::new(),
-        };
-        rows.truncate(limit.unwrap_or(usize::MAX));
-        columns::batch(&columns(), &rows)
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let found = Planner::system(context).find(&self.table).await?;
+            let table = found.ok_or_else(|| no_relation(&self.table))?;
+            let principal = &context.caller.principal;
+            if !context.engine.allows(principal, Privilege::Select, object_of(&table)).await? {
+                return Err(SqlError::permission_denied("table", &table.name.name));
+            }
+            let mut rows = match table.kind {
+                TableKind::Table => read(&context.engine, principal, &table).await?,
+                TableKind::View | TableKind::MaterializedView => Vec::new(),
+            };
+            rows.truncate(limit.unwrap_or(usize::MAX));
+            columns::batch(&columns(), &rows)
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::Requirement;
 use lancegate_catalog::Job;
 use lancegate_sql::ast::JobFormat;
@@ -67,7 +67,6 @@ pub struct DescribeJob {
     pub id: String,
 }
 
-#[async_trait]
 impl SystemRelation for DescribeJob {
     fn name(&self) -> &'static str {
         "describe_job"
@@ -81,9 +80,11 @@ impl SystemRelation for DescribeJob {
         Requirement::job_registry().into()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let job = find(&context.engine, &self.id).await?;
-        let rows = describe(&job, JobFormat::Table)?;
-        Ok(rows.slice(0, limit.map_or(rows.num_rows(), |limit| limit.min(rows.num_rows()))))
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let job = find(&context.engine, &self.id).await?;
+            let rows = describe(&job, JobFormat::Table)?;
+            Ok(rows.slice(0, limit.map_or(rows.num_rows(), |limit| limit.min(rows.num_rows()))))
+        })
     }
 }

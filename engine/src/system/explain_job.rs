@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::Requirement;
 
 use super::columns::{self, borrowed};
@@ -36,7 +36,6 @@ pub struct ExplainJob {
     pub id: String,
 }
 
-#[async_trait]
 impl SystemRelation for ExplainJob {
     fn name(&self) -> &'static str {
         "explain_job"
@@ -50,9 +49,11 @@ impl SystemRelation for ExplainJob {
         Requirement::job_registry().into()
     }
 
-    async fn rows(&self, context: &SystemContext, _limit: Option<usize>) -> Result<RecordBatch> {
-        let job = find(&context.engine, &self.id).await?;
-        let rows = explain_job(&context.engine, &context.caller.principal, &job, false).await?;
-        columns::batch(&columns(), &rows)
+    fn rows<'a>(&'a self, context: &'a SystemContext, _limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let job = find(&context.engine, &self.id).await?;
+            let rows = explain_job(&context.engine, &context.caller.principal, &job, false).await?;
+            columns::batch(&columns(), &rows)
+        })
     }
 }

@@ -6,7 +6,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::{Privilege, Requirement};
 use lancegate_catalog::{Catalog, RowFailure, Table, TableKind};
 use lancegate_sql::ObjectName;
@@ -81,7 +81,6 @@ fn limit_of(limit: Option<usize>) -> u32 {
 #[derive(Debug)]
 pub struct FunctionErrors;
 
-#[async_trait]
 impl SystemRelation for FunctionErrors {
     fn name(&self) -> &'static str {
         "function_errors"
@@ -96,18 +95,20 @@ impl SystemRelation for FunctionErrors {
         Vec::new()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let engine = &context.engine;
-        let mut rows = Vec::new();
-        for table in engine.catalog().tables(&context.caller.database, None).await? {
-            let readable = table.kind == TableKind::Table
-                && engine.allows(&context.caller.principal, Privilege::Select, object_of(&table)).await?;
-            if readable {
-                rows.extend(read(engine.catalog(), &table, None, limit_of(limit)).await?);
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let engine = &context.engine;
+            let mut rows = Vec::new();
+            for table in engine.catalog().tables(&context.caller.database, None).await? {
+                let readable = table.kind == TableKind::Table
+                    && engine.allows(&context.caller.principal, Privilege::Select, object_of(&table)).await?;
+                if readable {
+                    rows.extend(read(engine.catalog(), &table, None, limit_of(limit)).await?);
+                }
             }
-        }
-        rows.truncate(limit.unwrap_or(usize::MAX));
-        columns::batch(&relation_columns(), &rows)
+            rows.truncate(limit.unwrap_or(usize::MAX));
+            columns::batch(&relation_columns(), &rows)
+        })
     }
 }
 
@@ -118,7 +119,6 @@ pub struct ErrorsOfTable {
     pub table: ObjectName,
 }
 
-#[async_trait]
 impl SystemRelation for ErrorsOfTable {
     fn name(&self) -> &'static str {
         "function_errors"
@@ -133,13 +133,15 @@ impl SystemRelation for ErrorsOfTable {
         Vec::new()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let found = Planner::system(context).find(&self.table).await?;
-        let table = found.ok_or_else(|| no_relation(&self.table))?;
-        let object = object_of(&table);
-        if !context.engine.allows(&context.caller.principal, Privilege::Select, object).await? {
-            return Err(SqlError::permission_denied("table", &table.name.name));
-        }
-        columns::batch(&columns(), &read(context.engine.catalog(), &table, None, limit_of(limit)).await?)
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let found = Planner::system(context).find(&self.table).await?;
+            let table = found.ok_or_else(|| no_relation(&self.table))?;
+            let object = object_of(&table);
+            if !context.engine.allows(&context.caller.principal, Privilege::Select, object).await? {
+                return Err(SqlError::permission_denied("table", &table.name.name));
+            }
+            columns::batch(&columns(), &read(context.engine.catalog(), &table, None, limit_of(limit)).await?)
+        })
     }
 }

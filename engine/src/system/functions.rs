@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::{TableFunctionImpl, TableProvider};
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::Expr;
+use futures::future::BoxFuture;
 use lancegate_auth::Requirement;
 use lancegate_sql::ObjectName;
 use sqlparser::tokenizer::Token;
@@ -76,7 +76,6 @@ impl TableFunctionImpl for RelationFunction {
 #[derive(Debug)]
 struct Guarded(Arc<dyn SystemRelation>);
 
-#[async_trait]
 impl SystemRelation for Guarded {
     fn name(&self) -> &'static str {
         self.0.name()
@@ -90,15 +89,17 @@ impl SystemRelation for Guarded {
         self.0.requirements()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        for Requirement { privilege, object } in self.requirements() {
-            let shown = object.to_string();
-            if !context.engine.allows(&context.caller.principal, privilege, object).await? {
-                return Err(SqlError::permission_denied("function", self.name())
-                    .detail(format!("It needs {} on {shown}.", privilege.as_sql())));
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            for Requirement { privilege, object } in self.requirements() {
+                let shown = object.to_string();
+                if !context.engine.allows(&context.caller.principal, privilege, object).await? {
+                    return Err(SqlError::permission_denied("function", self.name())
+                        .detail(format!("It needs {} on {shown}.", privilege.as_sql())));
+                }
             }
-        }
-        self.0.rows(context, limit).await
+            self.0.rows(context, limit).await
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::{Object, Privilege, Requirement};
 
 use super::columns::{self, borrowed};
@@ -38,7 +38,6 @@ pub fn requirements() -> Vec<Requirement> {
 #[derive(Debug)]
 pub struct GpuClasses;
 
-#[async_trait]
 impl SystemRelation for GpuClasses {
     fn name(&self) -> &'static str {
         "gpu_classes"
@@ -52,9 +51,11 @@ impl SystemRelation for GpuClasses {
         requirements()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let classes = context.engine.gpu_classes();
-        let shown = limit.map_or(classes.len(), |limit| limit.min(classes.len()));
-        columns::batch(&columns(), &classes[..shown])
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let classes = context.engine.gpu_classes();
+            let shown = limit.map_or(classes.len(), |limit| limit.min(classes.len()));
+            columns::batch(&columns(), &classes[..shown])
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::Requirement;
 use lancegate_catalog::{JobEvent, JobFilter};
 
@@ -31,7 +31,6 @@ pub fn columns() -> Vec<Column> {
 #[derive(Debug)]
 pub struct JobEvents;
 
-#[async_trait]
 impl SystemRelation for JobEvents {
     fn name(&self) -> &'static str {
         "job_events"
@@ -45,28 +44,36 @@ impl SystemRelation for JobEvents {
         Requirement::job_registry().into()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let catalog = context.engine.catalog();
-        let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
-        // Every job has at least one event, so no more jobs than rows are needed.
-        let jobs = jobs::read(catalog, filter, limit).await?;
-        let limit = limit.unwrap_or(usize::MAX);
-        let mut events = Vec::new();
-        for job in jobs {
-            events.extend(catalog.events(job.id, JobFilter::LIMIT_MAX).await?);
-            if events.len() >= limit {
-                break;
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let catalog = context.engine.catalog();
+            let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
+            // Every job has at least one event, so no more jobs than rows are needed.
+            let jobs = jobs::read(catalog, filter, limit).await?;
+            let limit = limit.unwrap_or(usize::MAX);
+            let mut events = Vec::new();
+            for job in jobs {
+                events.extend(catalog.events(job.id, JobFilter::LIMIT_MAX).await?);
+                if events.len() >= limit {
+                    break;
+                }
             }
-        }
-        events.truncate(limit);
-        columns::batch(&columns(), &events)
+            events.truncate(limit);
+            columns::batch(&columns(), &events)
+        })
     }
 
-    async fn rows_of_job(&self, context: &SystemContext, id: &str) -> Result<Option<RecordBatch>> {
-        let events = match jobs::one_of(context, id).await? {
-            Some(job) => context.engine.catalog().events(job.id, JobFilter::LIMIT_MAX).await?,
-            None => Vec::new(),
-        };
-        columns::batch(&columns(), &events).map(Some)
+    fn rows_of_job<'a>(
+        &'a self,
+        context: &'a SystemContext,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<RecordBatch>>> {
+        Box::pin(async move {
+            let events = match jobs::one_of(context, id).await? {
+                Some(job) => context.engine.catalog().events(job.id, JobFilter::LIMIT_MAX).await?,
+                None => Vec::new(),
+            };
+            columns::batch(&columns(), &events).map(Some)
+        })
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::Requirement;
 use lancegate_catalog::{AttemptEpoch, Job, JobFilter, JobId, JobKind, Timestamp};
 
@@ -158,7 +158,6 @@ fn split(job: &Job, epoch: u64, staged: &StagedFragment) -> SplitRow {
 #[derive(Debug)]
 pub struct JobSplits;
 
-#[async_trait]
 impl SystemRelation for JobSplits {
     fn name(&self) -> &'static str {
         "job_splits"
@@ -172,26 +171,34 @@ impl SystemRelation for JobSplits {
         Requirement::job_registry().into()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let engine = &context.engine;
-        let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
-        let limit = limit.unwrap_or(usize::MAX);
-        let mut splits = Vec::new();
-        for job in jobs::read(engine.catalog(), filter, None).await? {
-            if splits.len() >= limit {
-                break;
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let engine = &context.engine;
+            let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
+            let limit = limit.unwrap_or(usize::MAX);
+            let mut splits = Vec::new();
+            for job in jobs::read(engine.catalog(), filter, None).await? {
+                if splits.len() >= limit {
+                    break;
+                }
+                splits.extend(read(engine, &job).await?);
             }
-            splits.extend(read(engine, &job).await?);
-        }
-        splits.truncate(limit);
-        columns::batch(&columns(), &splits)
+            splits.truncate(limit);
+            columns::batch(&columns(), &splits)
+        })
     }
 
-    async fn rows_of_job(&self, context: &SystemContext, id: &str) -> Result<Option<RecordBatch>> {
-        let splits = match jobs::one_of(context, id).await? {
-            Some(job) => read(&context.engine, &job).await?,
-            None => Vec::new(),
-        };
-        columns::batch(&columns(), &splits).map(Some)
+    fn rows_of_job<'a>(
+        &'a self,
+        context: &'a SystemContext,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<RecordBatch>>> {
+        Box::pin(async move {
+            let splits = match jobs::one_of(context, id).await? {
+                Some(job) => read(&context.engine, &job).await?,
+                None => Vec::new(),
+            };
+            columns::batch(&columns(), &splits).map(Some)
+        })
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::Requirement;
 use lancegate_catalog::{Catalog, Job, JobCursor, JobFilter, JobSummary, Timestamp};
 use serde_json::Value;
@@ -155,7 +155,6 @@ pub fn rows(jobs: Vec<JobSummary>, engine: &Engine) -> Vec<JobRow> {
 #[derive(Debug)]
 pub struct Jobs;
 
-#[async_trait]
 impl SystemRelation for Jobs {
     fn name(&self) -> &'static str {
         "jobs"
@@ -169,15 +168,23 @@ impl SystemRelation for Jobs {
         Requirement::job_registry().into()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
-        let jobs = read_summaries(context.engine.catalog(), filter, limit).await?;
-        columns::batch(&columns(), &rows(jobs, &context.engine))
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let filter = JobFilter { database: Some(context.caller.database.clone()), ..JobFilter::default() };
+            let jobs = read_summaries(context.engine.catalog(), filter, limit).await?;
+            columns::batch(&columns(), &rows(jobs, &context.engine))
+        })
     }
 
-    async fn rows_of_job(&self, context: &SystemContext, id: &str) -> Result<Option<RecordBatch>> {
-        let job = one_of(context, id).await?;
-        columns::batch(&columns(), &rows(job.iter().map(JobSummary::from).collect(), &context.engine)).map(Some)
+    fn rows_of_job<'a>(
+        &'a self,
+        context: &'a SystemContext,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<RecordBatch>>> {
+        Box::pin(async move {
+            let job = one_of(context, id).await?;
+            columns::batch(&columns(), &rows(job.iter().map(JobSummary::from).collect(), &context.engine)).map(Some)
+        })
     }
 }
 
@@ -188,7 +195,6 @@ pub struct ChildrenOf {
     pub id: String,
 }
 
-#[async_trait]
 impl SystemRelation for ChildrenOf {
     fn name(&self) -> &'static str {
         "job_children"
@@ -202,11 +208,13 @@ impl SystemRelation for ChildrenOf {
         Requirement::job_registry().into()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let parent = find(&context.engine, &self.id).await?;
-        let filter = JobFilter { parent: Some(parent.id), ..JobFilter::default() };
-        let jobs = read_summaries(context.engine.catalog(), filter, limit).await?;
-        columns::batch(&child_columns(), &rows(jobs, &context.engine))
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let parent = find(&context.engine, &self.id).await?;
+            let filter = JobFilter { parent: Some(parent.id), ..JobFilter::default() };
+            let jobs = read_summaries(context.engine.catalog(), filter, limit).await?;
+            columns::batch(&child_columns(), &rows(jobs, &context.engine))
+        })
     }
 }
 

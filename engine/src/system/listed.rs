@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::Requirement;
 
 use super::{SystemContext, SystemRelation};
@@ -15,7 +15,6 @@ use crate::sql::plan::grants::grant_columns;
 #[derive(Debug)]
 pub struct Functions;
 
-#[async_trait]
 impl SystemRelation for Functions {
     fn name(&self) -> &'static str {
         "functions"
@@ -30,9 +29,11 @@ impl SystemRelation for Functions {
         Vec::new()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let caller = &context.caller;
-        Ok(first(&python::listed(&context.engine, &caller.principal, &caller.database).await?, limit))
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let caller = &context.caller;
+            Ok(first(&python::listed(&context.engine, &caller.principal, &caller.database).await?, limit))
+        })
     }
 }
 
@@ -40,7 +41,6 @@ impl SystemRelation for Functions {
 #[derive(Debug)]
 pub struct Grants;
 
-#[async_trait]
 impl SystemRelation for Grants {
     fn name(&self) -> &'static str {
         "grants"
@@ -55,8 +55,8 @@ impl SystemRelation for Grants {
         Vec::new()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        Ok(first(&grants::listed(&context.engine, &context.caller.principal).await?, limit))
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move { Ok(first(&grants::listed(&context.engine, &context.caller.principal).await?, limit)) })
     }
 }
 

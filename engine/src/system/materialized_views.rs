@@ -5,7 +5,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _};
 use lancegate_auth::{Privilege, Requirement, decide};
 use lancegate_catalog::{FailedRefresh, Table, TableKind, Timestamp};
@@ -100,7 +100,6 @@ pub(crate) async fn row(engine: &Engine, record: Table, registry: bool) -> Resul
 #[derive(Debug)]
 pub struct MaterializedViews;
 
-#[async_trait]
 impl SystemRelation for MaterializedViews {
     fn name(&self) -> &'static str {
         "materialized_views"
@@ -115,17 +114,19 @@ impl SystemRelation for MaterializedViews {
         Vec::new()
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let (engine, caller) = (&context.engine, &context.caller);
-        let grants = engine.catalog().grants().await?;
-        let mut listed = engine.catalog().tables(&caller.database, None).await?;
-        listed.retain(|view| {
-            let needed = Requirement::new(Privilege::Select, object_of(view));
-            view.kind == TableKind::MaterializedView && decide(&caller.principal, &grants, &needed).allowed()
-        });
-        listed.truncate(limit.unwrap_or(usize::MAX));
-        let registry = reads_registry(engine, &caller.principal).await?;
-        let rows = futures::stream::iter(listed).map(|view| row(engine, view, registry)).buffered(OPEN_AT_ONCE);
-        columns::batch(&columns(), &rows.try_collect::<Vec<_>>().await?)
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let (engine, caller) = (&context.engine, &context.caller);
+            let grants = engine.catalog().grants().await?;
+            let mut listed = engine.catalog().tables(&caller.database, None).await?;
+            listed.retain(|view| {
+                let needed = Requirement::new(Privilege::Select, object_of(view));
+                view.kind == TableKind::MaterializedView && decide(&caller.principal, &grants, &needed).allowed()
+            });
+            listed.truncate(limit.unwrap_or(usize::MAX));
+            let registry = reads_registry(engine, &caller.principal).await?;
+            let rows = futures::stream::iter(listed).map(|view| row(engine, view, registry)).buffered(OPEN_AT_ONCE);
+            columns::batch(&columns(), &rows.try_collect::<Vec<_>>().await?)
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_auth::{Object, Privilege, Requirement};
 use lancegate_catalog::{MeteredRefresh, TableName, Timestamp};
 use serde_json::Value;
@@ -89,7 +89,6 @@ pub fn columns() -> Vec<Column> {
 #[derive(Debug)]
 pub struct RefreshMetering;
 
-#[async_trait]
 impl SystemRelation for RefreshMetering {
     fn name(&self) -> &'static str {
         "function_refresh_metering"
@@ -103,22 +102,24 @@ impl SystemRelation for RefreshMetering {
         vec![Requirement::new(Privilege::Usage, Object::System)]
     }
 
-    async fn rows(&self, context: &SystemContext, limit: Option<usize>) -> Result<RecordBatch> {
-        let (engine, principal) = (&context.engine, &context.caller.principal);
-        let all = reads_registry(engine, principal).await?;
-        let read = if all { limit.unwrap_or(usize::MAX) } else { usize::MAX };
-        let mut known: HashMap<TableName, bool> = HashMap::new();
-        let mut rows = Vec::new();
-        for metered in engine.catalog().metered_refreshes(&context.caller.database, read).await? {
-            let readable = all || readable(context, &metered.table, &mut known).await?;
-            if readable {
-                rows.push(MeteringRow::new(metered));
+    fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
+        Box::pin(async move {
+            let (engine, principal) = (&context.engine, &context.caller.principal);
+            let all = reads_registry(engine, principal).await?;
+            let read = if all { limit.unwrap_or(usize::MAX) } else { usize::MAX };
+            let mut known: HashMap<TableName, bool> = HashMap::new();
+            let mut rows = Vec::new();
+            for metered in engine.catalog().metered_refreshes(&context.caller.database, read).await? {
+                let readable = all || readable(context, &metered.table, &mut known).await?;
+                if readable {
+                    rows.push(MeteringRow::new(metered));
+                }
+                if limit.is_some_and(|limit| rows.len() >= limit) {
+                    break;
+                }
             }
-            if limit.is_some_and(|limit| rows.len() >= limit) {
-                break;
-            }
-        }
-        columns::batch(&columns(), &rows)
+            columns::batch(&columns(), &rows)
+        })
     }
 }
 

@@ -9,10 +9,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use async_trait::async_trait;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use lance::Dataset;
 use lance::dataset::transaction::{Operation, Transaction};
 use lance::dataset::{CommitBuilder, InsertBuilder, WriteMode, WriteParams};
@@ -42,13 +42,14 @@ const EPOCH: &str = "lancegate.epoch";
 /// Runs jobs of views on an engine, as long as there is one.
 pub(in crate::exec) struct Refresher(pub(in crate::exec) Weak<Inner>);
 
-#[async_trait]
 impl Views for Refresher {
-    async fn refresh(&self, job: &Job, progress: Arc<Progress>) -> Result<Value, WorkError> {
-        match self.0.upgrade() {
-            Some(inner) => Box::pin(run(&Engine { inner }, job, &progress)).await,
-            None => Err(WorkError::Transient(failure(&SqlError::internal("the engine is gone")))),
-        }
+    fn refresh<'a>(&'a self, job: &'a Job, progress: Arc<Progress>) -> BoxFuture<'a, Result<Value, WorkError>> {
+        Box::pin(async move {
+            match self.0.upgrade() {
+                Some(inner) => Box::pin(run(&Engine { inner }, job, &progress)).await,
+                None => Err(WorkError::Transient(failure(&SqlError::internal("the engine is gone")))),
+            }
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lancegate_catalog::{ActiveRefresh, Catalog, CatalogError, JobState, RefreshHistory, TableId, Timestamp};
 
 use super::decide::{Active, Binding, Due, Sight, Standing, State, TableLoad, gates, settled};
@@ -31,23 +31,27 @@ pub struct Seen {
 }
 
 /// Where a scheduler looks and submits.
-#[async_trait]
 pub trait Source: Send + Sync {
     /// What submitting and looking fail with.
     type Error: std::fmt::Display + Send;
 
     /// Returns the tables that there are, and their branches.
-    async fn units(&self) -> Result<Vec<Unit>, Self::Error>;
+    fn units(&self) -> BoxFuture<'_, Result<Vec<Unit>, Self::Error>>;
 
     /// Looks at the newest version of one; `None` if it is gone. `known` is what was seen last, and is returned as it
     /// is if nothing was committed since.
-    async fn see(&self, unit: &Unit, known: Option<&Seen>) -> Result<Option<Seen>, Self::Error>;
+    fn see<'a>(&'a self, unit: &'a Unit, known: Option<&'a Seen>) -> BoxFuture<'a, Result<Option<Seen>, Self::Error>>;
 
     /// Looks at the rows of a column.
-    async fn due(&self, unit: &Unit, binding: &Binding) -> Result<Due, Self::Error>;
+    fn due<'a>(&'a self, unit: &'a Unit, binding: &'a Binding) -> BoxFuture<'a, Result<Due, Self::Error>>;
 
     /// Submits a refresh. One that somebody else has submitted meanwhile is as good.
-    async fn submit(&self, unit: &Unit, binding: &Binding, now: Timestamp) -> Result<(), Self::Error>;
+    fn submit<'a>(
+        &'a self,
+        unit: &'a Unit,
+        binding: &'a Binding,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(), Self::Error>>;
 }
 
 /// How much is looked at.

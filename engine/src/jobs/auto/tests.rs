@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta};
+use futures::future::BoxFuture;
 use lancegate_catalog::{
     ActiveRefresh, Catalog, CatalogError, Database, Failure, GatewayId, Job, JobId, JobKind, NewJob, Table, TableId,
     TableKind, TableName, Timestamp,
@@ -49,36 +49,41 @@ struct Wiring {
     catalog: Catalog,
 }
 
-#[async_trait]
 impl Source for Wiring {
     type Error = String;
 
-    async fn units(&self) -> Result<Vec<Unit>, String> {
-        Ok(self.script.tables().seen.iter().map(|(unit, _)| unit.clone()).collect())
+    fn units(&self) -> BoxFuture<'_, Result<Vec<Unit>, String>> {
+        Box::pin(async move { Ok(self.script.tables().seen.iter().map(|(unit, _)| unit.clone()).collect()) })
     }
 
-    async fn see(&self, unit: &Unit, _known: Option<&Seen>) -> Result<Option<Seen>, String> {
-        Ok(self.script.tables().seen.iter().find(|(known, _)| known == unit).map(|(_, seen)| seen.clone()))
+    fn see<'a>(&'a self, unit: &'a Unit, _known: Option<&'a Seen>) -> BoxFuture<'a, Result<Option<Seen>, String>> {
+        Box::pin(async move {
+            Ok(self.script.tables().seen.iter().find(|(known, _)| known == unit).map(|(_, seen)| seen.clone()))
+        })
     }
 
-    async fn due(&self, _unit: &Unit, binding: &Binding) -> Result<Due, String> {
-        let mut tables = self.script.tables();
-        tables.looks += 1;
-        Ok(tables.due.get(&binding.key).copied().unwrap_or(Due::Nothing))
+    fn due<'a>(&'a self, _unit: &'a Unit, binding: &'a Binding) -> BoxFuture<'a, Result<Due, String>> {
+        Box::pin(async move {
+            let mut tables = self.script.tables();
+            tables.looks += 1;
+            Ok(tables.due.get(&binding.key).copied().unwrap_or(Due::Nothing))
+        })
     }
 
-    async fn submit(&self, unit: &Unit, binding: &Binding, now: Timestamp) -> Result<(), String> {
-        let (refuses, kind) = {
-            let tables = self.script.tables();
-            (tables.refuses.clone(), tables.kind.clone().unwrap_or(JobKind::FunctionRefresh))
-        };
-        if let Some(why) = refuses {
-            return Err(why);
-        }
-        match self.catalog.submit(refresh(unit, binding, kind, true), now).await {
-            Ok(_) | Err(CatalogError::Busy { .. } | CatalogError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        }
+    fn submit<'a>(&'a self, unit: &'a Unit, binding: &'a Binding, now: Timestamp) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let (refuses, kind) = {
+                let tables = self.script.tables();
+                (tables.refuses.clone(), tables.kind.clone().unwrap_or(JobKind::FunctionRefresh))
+            };
+            if let Some(why) = refuses {
+                return Err(why);
+            }
+            match self.catalog.submit(refresh(unit, binding, kind, true), now).await {
+                Ok(_) | Err(CatalogError::Busy { .. } | CatalogError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
     }
 }
 

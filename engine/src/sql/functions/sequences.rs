@@ -10,13 +10,13 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type};
-use async_trait::async_trait;
 use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
+use futures::future::BoxFuture;
 use lancegate_auth::{Privilege, Requirement, decide};
 use lancegate_catalog::Table;
 
@@ -220,17 +220,30 @@ impl ScalarUDFImpl for Function {
     }
 }
 
-#[async_trait]
+// As `async_trait` declares it, see `system::LazyRelation`.
 impl AsyncScalarUDFImpl for Function {
-    async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let rows = args.number_rows;
-        let arrays = args.args.iter().map(|argument| argument.to_array(rows)).collect::<DfResult<Vec<_>>>()?;
-        let numbers = self.all(&arrays, rows).await.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        Ok(ColumnarValue::Array(Arc::new(numbers)))
+    fn invoke_async_with_args<'life0, 'async_trait>(
+        &'life0 self,
+        args: ScalarFunctionArgs,
+    ) -> BoxFuture<'async_trait, DfResult<ColumnarValue>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        self.invoke_all(args)
     }
 }
 
 impl Function {
+    fn invoke_all(&self, args: ScalarFunctionArgs) -> BoxFuture<'_, DfResult<ColumnarValue>> {
+        Box::pin(async move {
+            let rows = args.number_rows;
+            let arrays = args.args.iter().map(|argument| argument.to_array(rows)).collect::<DfResult<Vec<_>>>()?;
+            let numbers = self.all(&arrays, rows).await.map_err(|error| DataFusionError::External(Box::new(error)))?;
+            Ok(ColumnarValue::Array(Arc::new(numbers)))
+        })
+    }
+
     /// Calls it for each row, one after the other.
     async fn all(&self, arguments: &[ArrayRef], rows: usize) -> Result<Int64Array> {
         let names = arguments.first().map(|names| cast(names, &DataType::Utf8)).transpose()?;
