@@ -111,6 +111,17 @@ impl Grants {
         self.entries.contains_key(&*object) && Arc::make_mut(&mut self.entries).remove(&*object).is_some()
     }
 
+    /// Moves every grant on `from` to `to`, in the place of those that were there.
+    pub fn rename_object(&mut self, from: &Object, to: &Object) {
+        self.remove_object(to);
+        let from = from.acl_object();
+        if self.entries.contains_key(&*from) {
+            let entries = Arc::make_mut(&mut self.entries);
+            let moved = entries.remove(&*from);
+            entries.extend(moved.map(|entry| (to.acl_object().into_owned(), entry)));
+        }
+    }
+
     /// Says whether the set has exactly this grant.
     pub fn contains(&self, grant: &Grant) -> bool {
         self.entry(&grant.object).is_some_and(|entry| entry.contains(&grant.subject, grant.privilege))

@@ -270,11 +270,13 @@ impl CatalogError {
         matches!(self, CatalogError::StaleEpoch { .. })
     }
 
-    pub(crate) fn not_found(kind: EntityKind, name: impl ToString) -> Self {
+    /// Returns the error of something that is not there.
+    pub fn not_found(kind: EntityKind, name: impl ToString) -> Self {
         CatalogError::NotFound { kind, name: name.to_string() }
     }
 
-    pub(crate) fn already_exists(kind: EntityKind, name: impl ToString) -> Self {
+    /// Returns the error of a name that is taken.
+    pub fn already_exists(kind: EntityKind, name: impl ToString) -> Self {
         CatalogError::AlreadyExists { kind, name: name.to_string() }
     }
 }

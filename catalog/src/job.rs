@@ -96,6 +96,8 @@ impl fmt::Display for JobKind {
 /// A job to be submitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
+    /// Its id, if somebody has been told it already; none is a new one.
+    pub id: Option<JobId>,
     /// What to do.
     pub kind: JobKind,
     /// The database that the job is listed under.
@@ -140,6 +142,7 @@ impl NewJob {
         submitted_by: impl Into<String>,
     ) -> Self {
         NewJob {
+            id: None,
             kind,
             database: database.into(),
             namespace: Vec::new(),

@@ -225,6 +225,24 @@ pub enum ObjectChange {
     Revoke(Grant),
 }
 
+impl ObjectChange {
+    /// Returns the relation that the change is about, if it is about one that is there.
+    pub fn relation(&self) -> Option<TableId> {
+        match self {
+            Self::RenameTable { id, .. } | Self::AlterTable { id, .. } | Self::DropTable { id } => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// Returns the relation that it removes.
+    pub fn dropped(&self) -> Option<TableId> {
+        match self {
+            Self::DropTable { id } => Some(*id),
+            _ => None,
+        }
+    }
+}
+
 /// Returns the stored form of a namespace path.
 ///
 /// # Errors

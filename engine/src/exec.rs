@@ -57,8 +57,9 @@ pub(crate) mod jobs;
 pub(crate) mod listing;
 pub(crate) mod materialized;
 pub(crate) mod merge;
+pub(crate) mod names;
 pub(crate) mod numbers;
-mod places;
+pub(crate) mod places;
 pub mod python;
 pub(crate) mod query;
 pub mod refresh;
@@ -181,6 +182,7 @@ pub(in crate::exec) struct Inner {
     static_tables: StaticTables,
     turns: turns::Turns,
     places: places::Places,
+    unnamed: names::Unnamed,
     activity: Arc<Activity>,
 }
 
@@ -206,6 +208,7 @@ impl Engine {
             static_tables,
             turns: turns::Turns::default(),
             places: places::Places::default(),
+            unnamed: names::Unnamed::default(),
             activity: Arc::default(),
         });
         inner.parts.jobs.attach(Arc::new(materialized::refresh::Refresher(Arc::downgrade(&inner))));
@@ -462,7 +465,7 @@ impl Engine {
                 Plan::Materialized(plan) => Box::pin(materialized::run(self, session, plan, ctx)).await,
                 Plan::Database(database) => Box::pin(databases::run(self, session, database)).await,
                 Plan::Comment(comment) => {
-                    self.catalog().apply(vec![comment.change.clone()]).await?;
+                    self.change_names(session, vec![comment.change.clone()]).await?;
                     Ok(Outcome::Done("COMMENT".to_owned()))
                 }
                 Plan::Grant(grant) => Box::pin(grants::run(self, session, grant)).await,

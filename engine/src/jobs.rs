@@ -245,9 +245,13 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`Catalog::submit`].
-    pub async fn submit(&self, mut job: NewJob) -> Result<Job, CatalogError> {
-        job.unfinished_max = Some(self.inner.config.user_unfinished_max).filter(|max| *max > 0);
-        self.inner.catalog.submit(job, now()).await
+    pub async fn submit(&self, job: NewJob) -> Result<Job, CatalogError> {
+        self.inner.catalog.submit(self.limited(job), now()).await
+    }
+
+    /// Returns a job that is refused where its user has as many as anybody may have.
+    pub fn limited(&self, job: NewJob) -> NewJob {
+        NewJob { unfinished_max: Some(self.inner.config.user_unfinished_max).filter(|max| *max > 0), ..job }
     }
 
     /// Returns whether so many jobs that somebody has asked for are unfinished that

@@ -15,9 +15,13 @@ use crate::error::SqlError;
 use crate::exec::numbers::Latest;
 use crate::sql::caller::Snapshot;
 
+pub mod names;
+pub mod pins;
 pub mod settings;
 pub mod temp;
 
+pub use names::Names;
+pub use pins::Pins;
 pub use settings::Settings;
 pub use temp::TempTables;
 
@@ -94,6 +98,14 @@ pub enum NoticeSeverity {
 /// arrives, also while a statement runs.
 pub type NoticeReceiver = mpsc::UnboundedReceiver<Notice>;
 
+/// A point of an open block that ROLLBACK TO goes back to.
+#[derive(Debug)]
+pub(crate) struct Savepoint {
+    pub(crate) name: String,
+    /// How far the block had changed names.
+    pub(crate) names: names::Mark,
+}
+
 /// One authenticated connection or request.
 #[derive(Debug)]
 pub struct Session {
@@ -107,11 +119,11 @@ pub struct Session {
     pub settings: Settings,
     /// See [`TransactionStatus`].
     pub transaction: TransactionStatus,
-    /// Names of savepoints in the open block, oldest first.
-    pub savepoints: Vec<String>,
-    /// Names of relations that the open block has changed, for the warning of
-    /// ROLLBACK, which does not undo it.
-    pub written: Vec<String>,
+    /// The savepoints of the open block, oldest first.
+    pub(crate) savepoints: Vec<Savepoint>,
+    /// Names of relations whose rows or columns the open block has changed, and of what else
+    /// it has, for the warning of ROLLBACK, which does not undo it.
+    pub(crate) written: Vec<String>,
     /// Whether news of jobs are delivered.
     pub channels: Channels,
     /// The version that the last statement committed, if it committed one.
@@ -128,6 +140,10 @@ pub struct Session {
     pub(crate) snapshot: Snapshot,
     /// The temporary tables.
     pub(crate) temp: Arc<TempTables>,
+    /// What names stand for.
+    pub(crate) names: Arc<Names>,
+    /// Which versions of tables are read.
+    pub(crate) pins: Arc<Pins>,
     /// What it has drawn from sequences.
     pub(crate) numbers: Arc<Latest>,
     notices: mpsc::UnboundedSender<Notice>,
@@ -152,6 +168,8 @@ impl Session {
             branch: None,
             snapshot: Snapshot::default(),
             temp: Arc::default(),
+            names: Arc::default(),
+            pins: Arc::default(),
             numbers: Arc::default(),
             notices,
         };

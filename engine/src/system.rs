@@ -15,7 +15,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
-use lancegate_auth::Requirement;
+use lancegate_auth::{Object, Privilege, Requirement, decide};
 use tokio::sync::OnceCell;
 
 use crate::error::Result;
@@ -59,6 +59,16 @@ impl SystemContext {
     /// Returns the context of one statement.
     pub fn new(engine: Engine, caller: Arc<Caller>) -> Self {
         Self { engine, caller, objects: Arc::default() }
+    }
+
+    /// Returns whether the caller may do something with an object, for relations that show less
+    /// instead of failing.
+    ///
+    /// # Errors
+    /// If the metadata store fails.
+    pub(crate) async fn allows(&self, privilege: Privilege, object: Object) -> Result<bool> {
+        let grants = self.caller.names.grants(self.engine.catalog()).await?;
+        Ok(decide(&self.caller.principal, &grants, &Requirement::new(privilege, object)).allowed())
     }
 
     /// Returns the databases, schemas, relations and roles that the caller may

@@ -11,8 +11,8 @@ use super::writer::Tx;
 use super::{Catalog, Durability};
 use crate::Timestamp;
 use crate::error::{CatalogError, Result};
-use crate::ids::{JobId, TableId};
-use crate::job::{CancelOutcome, Control, IllegalTransition, JobState, PauseOutcome, ResumeOutcome, Trigger};
+use crate::ids::JobId;
+use crate::job::{CancelOutcome, Control, IllegalTransition, JobState, NewJob, PauseOutcome, ResumeOutcome, Trigger};
 use crate::object::ObjectChange;
 
 /// The phase in which results become visible and a job cannot be parked.
@@ -69,15 +69,17 @@ impl Catalog {
         .await
     }
 
-    /// Removes the names of tables and asks for the end of their unfinished jobs,
-    /// all of it or nothing. Returns the jobs.
+    /// Makes the changes as [`apply`](Catalog::apply) does, asks for the end of the unfinished
+    /// jobs of tables that are dropped, and submits jobs, all of it or nothing. Returns the jobs
+    /// that are to end.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](CatalogError::NotFound) for a table; then no job is asked.
-    pub async fn drop_tables(
+    /// As [`apply`](Catalog::apply) and [`submit`](Catalog::submit); then no job is asked or made.
+    pub async fn apply_with_jobs(
         &self,
-        tables: Vec<TableId>,
+        changes: Vec<ObjectChange>,
+        jobs: Vec<NewJob>,
         by: &str,
         now: Timestamp,
     ) -> Result<Vec<(JobId, CancelOutcome)>> {
@@ -85,8 +87,10 @@ impl Catalog {
         self.write(Durability::Full, move |tx| {
             Box::pin(async move {
                 let mut outcomes = Vec::new();
-                for table in tables {
-                    objects::apply::apply(tx, ObjectChange::DropTable { id: table }).await?;
+                for change in changes {
+                    let dropped = change.dropped();
+                    objects::apply::apply(tx, change).await?;
+                    let Some(table) = dropped else { continue };
                     let rows = sqlx::query(jobs::select(
                         "WHERE finished_at IS NULL AND table_id = $1 ORDER BY created_at, job_id",
                     ))
@@ -94,6 +98,9 @@ impl Catalog {
                     .fetch_all(tx.connection())
                     .await?;
                     outcomes.extend(cancel_rows(tx, &rows, &by, "the table was dropped", now).await?);
+                }
+                for job in jobs {
+                    jobs::submit(tx, job, now).await?;
                 }
                 Ok(outcomes)
             })

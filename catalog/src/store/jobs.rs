@@ -160,7 +160,7 @@ pub(super) async fn find(connection: &mut SqliteConnection, id: JobId) -> Result
         .transpose()
 }
 
-async fn submit(tx: &mut Tx, new: NewJob, now: Timestamp) -> Result<Job> {
+pub(super) async fn submit(tx: &mut Tx, new: NewJob, now: Timestamp) -> Result<Job> {
     if !new.kind.is_known() {
         let value = new.kind.to_string();
         return Err(CatalogError::UnknownValue { what: "job kind", value });
@@ -265,7 +265,7 @@ async fn ensure_parent(tx: &mut Tx, new: &NewJob) -> Result<()> {
 
 pub(super) fn created(new: &NewJob, now: Timestamp) -> Job {
     Job {
-        id: JobId::new(now),
+        id: new.id.unwrap_or_else(|| JobId::new(now)),
         kind: new.kind.clone(),
         database: new.database.clone(),
         namespace: new.namespace.clone(),

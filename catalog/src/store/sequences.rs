@@ -55,6 +55,15 @@ impl Catalog {
         })
         .await
     }
+
+    /// Forgets the sequences of a table that never got its name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::draw`].
+    pub async fn forget_sequences(&self, table: TableId) -> Result<()> {
+        self.write(Full, move |tx| Box::pin(async move { remove(tx, table).await })).await
+    }
 }
 
 /// Keeps the number of a sequence that is known.

@@ -1,7 +1,7 @@
 //! Cancel, pause and resume.
 
 use lancegate_catalog::{
-    AttemptEpoch, CancelOutcome, CatalogError, Control, JobId, JobState, NewEvent, PauseOutcome, Receipt,
+    AttemptEpoch, CancelOutcome, CatalogError, Control, JobId, JobState, NewEvent, ObjectChange, PauseOutcome, Receipt,
     ResumeOutcome, TableId,
 };
 use serde_json::json;
@@ -142,11 +142,13 @@ async fn a_dropped_table_takes_its_jobs_with_it_and_a_failed_drop_does_not() {
     };
     let queued = store.catalog.submit(job(table.id), at(1)).await.unwrap();
     let other = store.catalog.submit(job(TableId::new(at(1))), at(2)).await.unwrap();
-    let failed = store.catalog.drop_tables(vec![table.id, TableId::new(at(2))], "bob", at(3)).await;
+    let drop = |id| ObjectChange::DropTable { id };
+    let failed =
+        store.catalog.apply_with_jobs(vec![drop(table.id), drop(TableId::new(at(2)))], vec![], "bob", at(3)).await;
     assert!(failed.is_err());
     assert_eq!(store.state(&queued).await, JobState::Queued);
     assert!(store.catalog.table_by_id(table.id).await.unwrap().is_some());
-    let dropped = store.catalog.drop_tables(vec![table.id], "bob", at(4)).await.unwrap();
+    let dropped = store.catalog.apply_with_jobs(vec![drop(table.id)], vec![], "bob", at(4)).await.unwrap();
     assert_eq!(dropped, [(queued.id, CancelOutcome::Canceled)]);
     assert_eq!(store.state(&other).await, JobState::Queued);
     assert_eq!(store.catalog.table_by_id(table.id).await.unwrap(), None);

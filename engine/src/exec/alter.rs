@@ -19,7 +19,7 @@ use crate::error::{Result, SqlError};
 use crate::exec::refresh::binding_key;
 use crate::exec::{Engine, Outcome, session, tables};
 use crate::failpoint::reach;
-use crate::session::{Session, StatementContext};
+use crate::session::{Session, StatementContext, TransactionStatus};
 use crate::sql::plan::AlterTablePlan;
 use crate::sql::plan::alter::typed::MetadataChange;
 use crate::sql::plan::alter::{AlterAction, ColumnEdit};
@@ -70,7 +70,9 @@ pub(super) async fn alter(
             cancel_jobs(engine, session, table, &dropped_outputs(table, columns)?).await?;
         }
     }
-    session::wrote(session, table);
+    if plan.actions.iter().any(|action| !matches!(action, AlterAction::RenameTable(_))) {
+        session::wrote(session, table);
+    }
     Ok(Outcome::Done("ALTER TABLE".to_owned()))
 }
 
@@ -103,8 +105,19 @@ async fn act(
         done.changes.extend(moved.into_iter().map(|(from, to)| ObjectChange::MoveSequence { table: id, from, to }));
         reach("alter.action").await?;
     }
-    if !done.changes.is_empty() {
-        engine.catalog().apply(std::mem::take(&mut done.changes)).await?;
+    let (renamed, moved): (Vec<_>, Vec<_>) = std::mem::take(&mut done.changes)
+        .into_iter()
+        .partition(|change| matches!(change, ObjectChange::RenameTable { .. }));
+    // A block may still change the name back; the columns are changed.
+    let (now, later) = match session.transaction {
+        TransactionStatus::Idle => ([moved, renamed].concat(), Vec::new()),
+        TransactionStatus::InBlock | TransactionStatus::Failed => (moved, renamed),
+    };
+    if !now.is_empty() {
+        engine.catalog().apply(now).await?;
+    }
+    if !later.is_empty() {
+        engine.change_names(session, later).await?;
     }
     Ok(())
 }

@@ -123,7 +123,7 @@ fn drop_schemas<'a>(
         let schemas = schemas
             .iter()
             .map(|(database, path)| ObjectChange::DropNamespace { database: database.clone(), path: path.clone() });
-        Ok(engine.catalog().apply(secrets.chain(schemas).collect()).await?)
+        engine.change_names(session, secrets.chain(schemas).collect()).await
     })
 }
 
@@ -136,7 +136,7 @@ async fn create_schema(
     if_not_exists: bool,
     properties: &Properties,
 ) -> Result<()> {
-    if engine.catalog().namespace(database, path).await?.is_some() {
+    if session.names.has_schema(engine.catalog(), database, path).await? {
         let message = format!("schema \"{}\" already exists", schema_of(path));
         if !if_not_exists {
             return Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, message));
@@ -154,5 +154,5 @@ async fn create_schema(
         changes.push(ObjectChange::CreateNamespace(namespace));
         changes.push(tables::ownership(&session.principal, object));
     }
-    Ok(engine.catalog().apply(changes).await?)
+    engine.change_names(session, changes).await
 }

@@ -24,6 +24,7 @@ use crate::exec::returning::{self, Keeper};
 use crate::exec::turns::{self, Committer};
 use crate::exec::{Engine, Outcome, computed_fields, query, rewrite_rows, session};
 use crate::session::{Session, StatementContext};
+use crate::sql::caller::Caller;
 use crate::sql::functions::json;
 use crate::sql::plan::query::QueryPlan;
 use crate::sql::plan::{DeletePlan, InsertPlan, TruncatePlan, UpdatePlan};
@@ -178,7 +179,11 @@ pub(super) async fn delete(
     ctx: &StatementContext,
 ) -> Result<Outcome> {
     let Some((rows, rebind)) = &plan.rows else {
-        let changed = delete_all(engine, &plan.table).await?;
+        let is_pinned = Caller::of(session).repeats_reads();
+        let changed = match delete_all(engine, &plan.table, if is_pinned { 1 } else { ATTEMPTS_MAX }).await {
+            Err(error) if is_pinned && lost_race(&error) => return Err(changed_since()),
+            changed => changed?,
+        };
         session.committed = changed.version;
         session::wrote(session, &plan.table);
         return Ok(Outcome::Done(format!("DELETE {}", changed.rows)));
@@ -220,21 +225,26 @@ pub(super) async fn truncate(
         if ctx.cancel.is_cancelled() {
             return Err(ctx.error());
         }
-        delete_all(engine, table).await?;
+        delete_all(engine, table, ATTEMPTS_MAX).await?;
         session::wrote(session, table);
     }
     Ok(Outcome::Done("TRUNCATE TABLE".to_owned()))
 }
 
-pub(super) async fn delete_all(engine: &Engine, table: &BoundTable) -> Result<rewrite_rows::Changed> {
+/// Deletes all rows; a lost race is run again at a newer version, up to so many times.
+pub(super) async fn delete_all(
+    engine: &Engine,
+    table: &BoundTable,
+    attempts_max: u32,
+) -> Result<rewrite_rows::Changed> {
     let mut dataset = Arc::clone(&table.dataset);
-    for attempt in 1..=ATTEMPTS_MAX {
+    for attempt in 1..=attempts_max {
         let (committer, pinned) = (Committer::new(engine, &table.record), Arc::clone(&dataset));
         let changing = async move { rewrite_rows::delete_all(&committer, pinned).await };
         let changed = engine.runtime().run_to_end(changing).await;
         match changed {
             Ok(changed) => return Ok(changed),
-            Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
+            Err(error) if lost_race(&error) && attempt < attempts_max => {
                 dataset = newest(engine, table).await?;
             }
             Err(error) => return Err(error),
@@ -264,6 +274,9 @@ pub(super) async fn again(
     attempt: u32,
     error: &SqlError,
 ) -> Result<(Arc<Dataset>, QueryPlan)> {
+    if rebind.is_pinned() {
+        return Err(changed_since());
+    }
     tracing::info!(attempt, %error, table = %table.record.name, "computing a change again at a newer version");
     tokio::time::sleep(std::time::Duration::from_millis(5) * attempt * attempt).await;
     let task = rebind.clone();
@@ -282,6 +295,12 @@ pub(super) fn version_of(bound: &QueryPlan) -> Result<Arc<Dataset>> {
 
 pub(super) fn lost_race(error: &SqlError) -> bool {
     error.code == SqlState::SERIALIZATION_FAILURE
+}
+
+/// Returns the 40001 of a change of rows that others have changed since the block began.
+fn changed_since() -> SqlError {
+    SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        .hint("Run the transaction again.")
 }
 
 pub(super) fn gave_up() -> SqlError {

@@ -20,15 +20,19 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &GrantPlan
     match plan {
         GrantPlan::Grant { grants } => {
             ensure_subjects(engine, grants.iter().map(|grant| &grant.subject)).await?;
-            engine.catalog().apply(grants.iter().cloned().map(ObjectChange::Grant).collect()).await?;
+            engine.change_names(session, grants.iter().cloned().map(ObjectChange::Grant).collect()).await?;
             Ok(Outcome::Done("GRANT".to_owned()))
         }
         GrantPlan::Revoke { grants, missing: _ } => {
+            let held = session.names.grants(engine.catalog()).await?;
             for grant in grants {
-                match engine.catalog().revoke(grant.clone()).await {
-                    // PostgreSQL takes away what is not there without a word.
-                    Ok(()) | Err(CatalogError::NotFound { .. }) => {}
-                    Err(error) => return Err(error.into()),
+                // PostgreSQL takes away what is not there without a word.
+                if !held.contains(grant) {
+                    continue;
+                }
+                match engine.change_names(session, vec![ObjectChange::Revoke(grant.clone())]).await {
+                    Err(error) if error.code == SqlState::UNDEFINED_OBJECT => {}
+                    done => done?,
                 }
             }
             Ok(Outcome::Done("REVOKE".to_owned()))

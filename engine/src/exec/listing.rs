@@ -17,14 +17,13 @@ use crate::system::objects::type_name;
 
 /// Runs one listing. What the caller may not reach is left out.
 pub(super) async fn run(engine: &Engine, session: &Session, plan: &ListingPlan) -> Result<Outcome> {
-    let principal = &session.principal;
     let mut rows = match &plan.what {
-        Listing::Databases => databases(engine, principal).await?,
-        Listing::Schemas { database, parent } => schemas(engine, principal, database, parent.as_deref()).await?,
+        Listing::Databases => databases(engine, session).await?,
+        Listing::Schemas { database, parent } => schemas(engine, session, database, parent.as_deref()).await?,
         Listing::Relations { database, namespace, kind } => {
-            relations(engine, principal, database, namespace.as_deref(), *kind).await?
+            relations(engine, session, database, namespace.as_deref(), *kind).await?
         }
-        Listing::Secrets { database, namespace } => secrets(engine, principal, database, namespace.as_deref()).await?,
+        Listing::Secrets { database, namespace } => secrets(engine, session, database, namespace.as_deref()).await?,
         Listing::Columns(table) => columns(table),
         Listing::Database(name) => vec![vec![name.clone(), "{}".to_owned()]],
         Listing::Schema { database, path } => {
@@ -77,8 +76,9 @@ fn may(principal: &Principal, grants: &Grants, object: Object) -> bool {
     decide(principal, grants, &Requirement::new(Privilege::Usage, object)).allowed()
 }
 
-async fn databases(engine: &Engine, principal: &Principal) -> Result<Vec<Vec<String>>> {
-    let grants = engine.catalog().grants().await?;
+async fn databases(engine: &Engine, session: &Session) -> Result<Vec<Vec<String>>> {
+    let (principal, names) = (&session.principal, &session.names);
+    let grants = names.grants(engine.catalog()).await?;
     let mut names: Vec<String> = engine.catalog().databases().await?.into_iter().map(|found| found.name).collect();
     names.retain(|name| may(principal, &grants, Object::Database(name.clone())));
     if may(principal, &grants, Object::System) {
@@ -89,14 +89,14 @@ async fn databases(engine: &Engine, principal: &Principal) -> Result<Vec<Vec<Str
 
 async fn schemas(
     engine: &Engine,
-    principal: &Principal,
+    session: &Session,
     database: &str,
     parent: Option<&[String]>,
 ) -> Result<Vec<Vec<String>>> {
     adopt::all(engine, database).await?;
-    let grants = engine.catalog().grants().await?;
-    let mut paths: Vec<Vec<String>> =
-        engine.catalog().namespaces(database).await?.into_iter().map(|found| found.path).collect();
+    let (principal, names) = (&session.principal, &session.names);
+    let grants = names.grants(engine.catalog()).await?;
+    let mut paths: Vec<Vec<String>> = names.schemas(engine.catalog(), database).await?;
     match parent {
         None => paths.push(Vec::new()),
         Some(parent) => paths.retain(|path| path.len() == parent.len() + 1 && path.starts_with(parent)),
@@ -109,14 +109,15 @@ async fn schemas(
 
 async fn relations(
     engine: &Engine,
-    principal: &Principal,
+    session: &Session,
     database: &str,
     namespace: Option<&[String]>,
     kind: TableKind,
 ) -> Result<Vec<Vec<String>>> {
     adopt::all(engine, database).await?;
-    let grants = engine.catalog().grants().await?;
-    let tables = engine.catalog().tables(database, namespace).await?;
+    let (principal, names) = (&session.principal, &session.names);
+    let grants = names.grants(engine.catalog()).await?;
+    let tables = names.tables(engine.catalog(), database, namespace).await?;
     let visible = tables.iter().filter(|table| {
         let object = object_of(table);
         let namespace = Object::Namespace { database: database.to_owned(), path: table.name.namespace.clone() };
@@ -129,11 +130,12 @@ async fn relations(
 /// Names only, and only of secrets that the caller may do something with.
 async fn secrets(
     engine: &Engine,
-    principal: &Principal,
+    session: &Session,
     database: &str,
     namespace: Option<&[String]>,
 ) -> Result<Vec<Vec<String>>> {
-    let grants = engine.catalog().grants().await?;
+    let (principal, names) = (&session.principal, &session.names);
+    let grants = names.grants(engine.catalog()).await?;
     let mut secrets = engine.catalog().secrets(Some(database)).await?;
     secrets.retain(|secret| {
         let any = [Privilege::Usage, Privilege::Update, Privilege::Ownership]

@@ -68,10 +68,11 @@ async fn create(
     let schema = ViewState::new(&plan.options).schema(&record, &plan.schema);
     let dataset = tables::write_empty(engine, &location, &schema).await?;
     durable::sync_commit(&dataset, None).await?;
-    tables::name_record(engine, &session.principal, record.clone()).await?;
+    tables::name_record(engine, &session.principal, record.clone(), Vec::new()).await?;
     // It is taken again by whoever drops the view, which this statement may do itself.
     std::mem::drop(place);
-    block::created(session, &record.name);
+    // Its rows are a job's, which is not part of a block.
+    block::changed(session, &record.name.name);
     warn_of_options(engine, session, name, &plan.options);
     if !plan.with_data {
         return Ok(Outcome::batch(Answer::created(name, "created").created_batch()?, TAG));

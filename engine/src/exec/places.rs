@@ -28,14 +28,14 @@ impl Places {
 
 /// A folder that is taken for as long as this is kept.
 #[derive(Debug)]
-pub(in crate::exec) struct Place {
+pub(crate) struct Place {
     location: String,
     taken: Arc<StdMutex<HashSet<String>>>,
 }
 
 impl Place {
     /// Returns where it is.
-    pub(in crate::exec) fn location(&self) -> &str {
+    pub(crate) fn location(&self) -> &str {
         &self.location
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lancegate_auth::{Object, Principal, Privilege};
-use lancegate_catalog::{CatalogError, Job, JobKind, NewJob, TableId};
+use lancegate_catalog::{CatalogError, Job, JobId, JobKind, NewJob, TableId};
 use lancegate_sql::ast::Wait;
 use serde_json::json;
 
@@ -40,6 +40,9 @@ pub(crate) async fn refresh(
     plan: &RefreshPlan,
     ctx: &StatementContext,
 ) -> Result<Outcome> {
+    if session.names.has_made(plan.table.record.id) {
+        return defer(engine, session, plan).await;
+    }
     if session.transaction == TransactionStatus::InBlock {
         let notice =
             SqlError::new(SqlState::SUCCESSFUL_COMPLETION, "REFRESH COLUMN is not part of the transaction block")
@@ -63,6 +66,32 @@ pub(crate) async fn refresh(
         Answer::succeeded(&ended, registry)
     };
     reach("submit.acknowledge").await?;
+    Ok(Outcome::batch(answer.batch()?, "REFRESH COLUMN"))
+}
+
+/// Keeps a refresh of a table that the open block has made for its COMMIT, and answers with its
+/// handle. ROLLBACK forgets it.
+///
+/// # Errors
+/// 25001 if it was to be waited for, 55006 if the block has one of the column already.
+async fn defer(engine: &Engine, session: &Session, plan: &RefreshPlan) -> Result<Outcome> {
+    let registry = reads_registry(engine, &session.principal).await?;
+    if !registry || !wants_handle(session, plan.statement.wait) {
+        let message = format!("cannot wait for a refresh of table \"{}\" before COMMIT", plan.table.name());
+        return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
+            .detail("This transaction block has made the table, and nobody else knows it yet.")
+            .hint("Run the statement after COMMIT."));
+    }
+    let mut job = new_job(plan, session.principal.user.as_str())?;
+    let id = JobId::new(crate::clock::now());
+    job.id = Some(id);
+    job.idempotency_key.clone_from(&session.idempotency_key);
+    let answer = Answer::handle(&job, id);
+    if session.names.defer(engine.jobs().limited(job)) {
+        return Err(busy(plan, None));
+    }
+    let message = "REFRESH COLUMN is submitted by COMMIT, with the table that this block has made";
+    session.notify(NoticeSeverity::Notice, SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
     Ok(Outcome::batch(answer.batch()?, "REFRESH COLUMN"))
 }
 

@@ -1,17 +1,18 @@
 //! Runs statements about the session: settings and transaction blocks.
 //!
-//! A block groups statements for the protocol and for settings; writes take
-//! effect one by one. ROLLBACK says which of them it does not undo.
+//! A block groups statements for the protocol, for settings and for names, which change
+//! together with COMMIT; writes to tables that were there before it take effect one by one.
+//! ROLLBACK says which of them it does not undo.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use lancegate_catalog::TableName;
 use lancegate_sql::ast::{Begin, Discard, Reset, Set, SetScope, Show, Statement, TransactionModes};
 
 use crate::error::{Result, SqlError};
 use crate::exec::{Engine, Outcome, temp};
-use crate::session::{JOBS_CHANNEL, NoticeSeverity, Session, TransactionStatus};
+use crate::session::names::Mark;
+use crate::session::{JOBS_CHANNEL, NoticeSeverity, Savepoint, Session, TransactionStatus};
 use crate::sql::plan::SessionPlan;
 use crate::sql::resolve::BoundTable;
 use crate::sqlstate::SqlState;
@@ -40,7 +41,8 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &SessionPl
         Statement::Rollback(rollback) => return end(engine, session, false, rollback.chain).await,
         Statement::Savepoint(savepoint) => {
             ensure_block(session, "SAVEPOINT")?;
-            session.savepoints.push(savepoint.name.as_str().to_owned());
+            let names = session.names.mark();
+            session.savepoints.push(Savepoint { name: savepoint.name.as_str().to_owned(), names });
         }
         Statement::Release(release) => {
             ensure_block(session, "RELEASE SAVEPOINT")?;
@@ -52,6 +54,8 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &SessionPl
             let index = savepoint(session, rollback.name.as_str())?;
             session.savepoints.truncate(index + 1);
             session.transaction = TransactionStatus::InBlock;
+            let to = session.savepoints.last().map(|savepoint| savepoint.names).unwrap_or_default();
+            engine.roll_names_back(session, to).await;
             warn_of_writes(session);
         }
         Statement::SetTransaction(set) => {
@@ -90,32 +94,21 @@ fn listen(session: &mut Session, listens: bool) {
 
 /// Remembers that a block has changed a table, for the warning of ROLLBACK.
 pub(crate) fn wrote(session: &mut Session, table: &BoundTable) {
-    let made_here = || session.temp.all().iter().any(|temp| temp.is_new && temp.record.id == table.record.id);
+    let id = table.record.id;
+    session.pins.wrote((id, session.branch.clone()));
+    let made_here =
+        session.names.has_made(id) || session.temp.all().iter().any(|temp| temp.is_new && temp.record.id == id);
     // What the block has made itself goes with it.
-    if !made_here() {
-        remember(session, &table.record.name);
+    if !made_here {
+        changed(session, &table.record.name.name);
     }
 }
 
-/// Remembers that a block has created something.
-pub(crate) fn created(session: &mut Session, name: &TableName) {
-    remember(session, name);
-}
-
-/// Remembers that a block has dropped something.
-pub(crate) fn dropped(session: &mut Session, name: &TableName) {
-    remember(session, name);
-}
-
-/// Remembers that a block has changed something that is not a relation.
+/// Remembers that a block has changed something at once.
 pub(crate) fn changed(session: &mut Session, name: &str) {
     if session.transaction == TransactionStatus::InBlock && !session.written.iter().any(|written| written == name) {
         session.written.push(name.to_owned());
     }
-}
-
-fn remember(session: &mut Session, name: &TableName) {
-    changed(session, &name.name);
 }
 
 fn apply_set(session: &mut Session, set: &Set) -> Result<()> {
@@ -177,6 +170,7 @@ fn apply_begin(session: &mut Session, begin: &Begin) -> Result<()> {
     if session.transaction == TransactionStatus::Idle {
         session.transaction = TransactionStatus::InBlock;
         session.settings.begin_block();
+        session.pins.begin();
     } else {
         let message = "there is already a transaction in progress";
         session.notify(NoticeSeverity::Warning, SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
@@ -217,7 +211,14 @@ async fn end(engine: &Engine, session: &mut Session, commit: bool, chain: bool) 
         session.notify(NoticeSeverity::Warning, SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
         return Ok(Outcome::Done(if commit { "COMMIT" } else { "ROLLBACK" }.to_owned()));
     }
-    let committed = commit && status == TransactionStatus::InBlock;
+    let named = match commit && status == TransactionStatus::InBlock {
+        true => engine.commit_names(session).await.map(|()| true),
+        false => {
+            engine.roll_names_back(session, Mark::default()).await;
+            Ok(false)
+        }
+    };
+    let committed = matches!(named, Ok(true));
     if committed {
         session.settings.commit_block();
     } else {
@@ -229,10 +230,13 @@ async fn end(engine: &Engine, session: &mut Session, commit: bool, chain: bool) 
     session.savepoints.clear();
     session.written.clear();
     session.transaction = if chain { TransactionStatus::InBlock } else { TransactionStatus::Idle };
+    session.pins.end();
     if chain {
         session.settings.begin_block();
+        session.pins.begin();
     }
-    // The block is over, whatever became of temporary tables.
+    // The block is over, whatever became of names and temporary tables.
+    named?;
     ended?;
     Ok(Outcome::Done(if committed { "COMMIT" } else { "ROLLBACK" }.to_owned()))
 }
@@ -259,6 +263,6 @@ fn ensure_block(session: &Session, command: &str) -> Result<()> {
 }
 
 fn savepoint(session: &Session, name: &str) -> Result<usize> {
-    let found = session.savepoints.iter().rposition(|savepoint| savepoint == name);
+    let found = session.savepoints.iter().rposition(|savepoint| savepoint.name == name);
     found.ok_or_else(|| SqlError::new(SqlState::parse("3B001"), format!("savepoint \"{name}\" does not exist")))
 }

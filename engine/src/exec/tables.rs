@@ -18,17 +18,17 @@ use lance::Dataset;
 use lance::dataset::{InsertBuilder, WriteMode, WriteParams};
 use lance_file::version::LanceFileVersion;
 use lancegate_auth::{Grant, Object, Principal, Privilege, Subject};
-use lancegate_catalog::{CancelOutcome, Job, JobId, ObjectChange, Table, TableId, TableKind, TableName};
+use lancegate_catalog::{CancelOutcome, Job, JobId, NewJob, ObjectChange, Table, TableId, TableKind, TableName};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Result, SqlError};
 use crate::exec::places::Place;
 use crate::exec::turns::Closed;
-use crate::exec::{Engine, Outcome, adopt, dml, query, session, temp};
+use crate::exec::{Engine, Outcome, adopt, dml, query, temp};
 use crate::failpoint::reach;
 use crate::refresh::expression;
 use crate::session::temp::is_temporary;
-use crate::session::{NoticeSeverity, Session, StatementContext};
+use crate::session::{NoticeSeverity, Session, StatementContext, TransactionStatus};
 use crate::sql::plan::dependents::described;
 use crate::sql::plan::{CreateTableAsPlan, CreateTablePlan, DropTablePlan};
 use crate::sql::resolve::{BoundTable, no_database, object_of, schema_of};
@@ -67,8 +67,7 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
     reach("create.written").await?;
     let record = record(&plan.name, location, &session.principal);
     let begins = sequences(&dataset, plan, record.id);
-    name_with(engine, &session.principal, record, begins).await?;
-    session::created(session, &plan.name);
+    name_with(engine, session, record, place, begins).await?;
     notify_key(session, &plan.name.name, &plan.primary_key);
     Ok(Outcome::Done("CREATE TABLE".to_owned()))
 }
@@ -131,12 +130,11 @@ pub(super) async fn create_as(
     } else {
         "CREATE TABLE AS".to_owned()
     };
-    if let Some(on_commit) = plan.temporary {
-        temp::name_it(engine, session, table.record, on_commit).await?;
-        return Ok(Outcome::Done(tag));
+    match (plan.temporary, place) {
+        (Some(on_commit), _) => temp::name_it(engine, session, table.record, on_commit).await?,
+        (None, Some(place)) => name_with(engine, session, table.record, place, Vec::new()).await?,
+        (None, None) => return Err(SqlError::internal("a table has no place")),
     }
-    name_it(engine, &session.principal, plan.name.clone(), location).await?;
-    session::created(session, &plan.name);
     Ok(Outcome::Done(tag))
 }
 
@@ -170,8 +168,8 @@ pub(super) async fn create_with(
     };
     // Nobody sees the table before it has its name, so it may be flushed after its commit.
     durable::sync_commit(&dataset, None).await?;
-    name_it(engine, &session.principal, name.clone(), location).await?;
-    session::created(session, name);
+    let record = record(name, location, &session.principal);
+    name_with(engine, session, record, place, Vec::new()).await?;
     Ok((count.load(Ordering::Relaxed), dataset.version_id()))
 }
 
@@ -200,11 +198,12 @@ pub(super) async fn drop_with(
     cascaded: &[Table],
 ) -> Result<()> {
     let all: Vec<Table> = named.iter().chain(cascaded).cloned().collect();
-    drop_tables(engine, session.principal.user.as_str(), &all).await?;
-    notify_cascade(session, cascaded);
-    for relation in &all {
-        session::dropped(session, &relation.name);
+    if session.transaction == TransactionStatus::Idle {
+        drop_tables(engine, session.principal.user.as_str(), &all).await?;
+    } else {
+        engine.change_names(session, removal(&all)).await?;
     }
+    notify_cascade(session, cascaded);
     Ok(())
 }
 
@@ -225,18 +224,36 @@ fn notify_cascade(session: &Session, cascaded: &[Table]) {
 /// Removes tables: jobs are cancelled, names taken away, files deleted.
 ///
 /// # Errors
-/// 42P01 for one that is gone already; if the names cannot be removed. Files that stay are
-/// removed at the next start.
+/// As [`change_names`].
 pub(super) async fn drop_tables(engine: &Engine, by: &str, tables: &[Table]) -> Result<()> {
+    change_names(engine, by, removal(tables), Vec::new(), tables).await
+}
+
+fn removal(tables: &[Table]) -> Vec<ObjectChange> {
+    tables.iter().map(|table| ObjectChange::DropTable { id: table.id }).collect()
+}
+
+/// Makes changes of names, which take those of `tables` away, and submits jobs, all at once. Then
+/// the jobs of those tables are ended, and their files deleted.
+///
+/// # Errors
+/// 42P01 for a table that is gone already; what the metadata store answers. Files that stay are
+/// removed at the next start.
+pub(super) async fn change_names(
+    engine: &Engine,
+    by: &str,
+    changes: Vec<ObjectChange>,
+    submitted: Vec<NewJob>,
+    tables: &[Table],
+) -> Result<()> {
     let closed = close_all(engine, tables).await?;
-    let ids = tables.iter().map(|table| table.id).collect();
     // A view has no files.
     let with_files: Vec<Table> = tables.iter().filter(|table| !table.location.is_empty()).cloned().collect();
     let places: Vec<Option<Place>> = with_files.iter().map(|table| engine.places().take(&table.location)).collect();
     for table in &with_files {
         adopt::mark_dropped(engine, &table.location).await;
     }
-    let jobs = engine.catalog().drop_tables(ids, by, crate::clock::now()).await?;
+    let jobs = engine.catalog().apply_with_jobs(changes, submitted, by, crate::clock::now()).await?;
     // Whoever comes to commit from here on finds no table.
     std::mem::drop(closed);
     engine.forget_altered(tables);
@@ -297,9 +314,9 @@ fn mark_leavings(engine: &Engine, tables: Vec<Table>, jobs: Vec<JobId>) {
 /// # Errors
 /// 42P07 if it is not.
 pub(super) async fn exists(engine: &Engine, session: &Session, name: &TableName, if_not_exists: bool) -> Result<bool> {
-    let taken = match engine.catalog().table(name).await? {
+    let taken = match session.names.table(engine.catalog(), name).await? {
         Some(_) => true,
-        None => adopt::one(engine, name).await?.is_some(),
+        None => !session.names.hides(name) && adopt::one(engine, name).await?.is_some(),
     };
     let message = format!("relation \"{}\" already exists", name.name);
     match (taken, if_not_exists) {
@@ -378,21 +395,38 @@ fn declaration(dataset: &Dataset, name: &str, text: &str) -> Result<Declaration>
     })
 }
 
-/// Makes the table visible under its name, owned by its creator.
-async fn name_it(engine: &Engine, principal: &Principal, name: TableName, location: String) -> Result<()> {
-    name_record(engine, principal, record(&name, location, principal)).await
-}
-
-/// Makes a relation visible, owned by its creator. Without a name its files go.
+/// Makes a table visible under its name, owned by its creator, and begins its sequences; in a
+/// block for the session alone. Without a name its files go.
 ///
 /// # Errors
 /// 42P07 if the name was taken meanwhile.
-pub(super) async fn name_record(engine: &Engine, principal: &Principal, record: Table) -> Result<()> {
-    name_with(engine, principal, record, Vec::new()).await
+async fn name_with(
+    engine: &Engine,
+    session: &Session,
+    record: Table,
+    place: Place,
+    begins: Vec<ObjectChange>,
+) -> Result<()> {
+    if session.transaction == TransactionStatus::Idle {
+        return name_record(engine, &session.principal, record, begins).await;
+    }
+    let changes = vec![ObjectChange::CreateTable(record.clone()), ownership(&session.principal, object_of(&record))];
+    engine.name_in_block(session, record, place, changes).await?;
+    // Numbers are drawn in the block, and nobody else knows the table that they are of.
+    Ok(engine.catalog().apply(begins).await?)
 }
 
-/// As [`name_record`], with more changes of the metadata store at once.
-async fn name_with(engine: &Engine, principal: &Principal, record: Table, more: Vec<ObjectChange>) -> Result<()> {
+/// Makes a relation visible at once, owned by its creator, with more changes of the metadata
+/// store. Without a name its files go.
+///
+/// # Errors
+/// 42P07 if the name was taken meanwhile.
+pub(super) async fn name_record(
+    engine: &Engine,
+    principal: &Principal,
+    record: Table,
+    more: Vec<ObjectChange>,
+) -> Result<()> {
     let location = record.location.clone();
     let object = object_of(&record);
     let changes = [vec![ObjectChange::CreateTable(record), ownership(principal, object)], more].concat();
@@ -429,7 +463,7 @@ fn record(name: &TableName, location: String, principal: &Principal) -> Table {
 
 /// Deletes the files of a table that has no name; what cannot be deleted is
 /// found again at the next start.
-async fn remove(engine: &Engine, location: &str) {
+pub(super) async fn remove(engine: &Engine, location: &str) {
     engine.store().forget(location);
     for _ in 1..REMOVALS_MAX {
         // A statement that has not noticed yet may write in between.

@@ -80,7 +80,7 @@ pub(super) async fn end_transaction(engine: &Engine, session: &Session, committe
     for table in session.temp.all() {
         if table.on_commit == OnCommit::DeleteRows {
             let dataset = engine.store().open(&table.record.location).await?;
-            dml::delete_all(engine, &BoundTable { record: table.record, dataset }).await?;
+            dml::delete_all(engine, &BoundTable { record: table.record, dataset }, dml::ATTEMPTS_MAX).await?;
         }
     }
     Ok(())

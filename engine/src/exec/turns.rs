@@ -97,13 +97,13 @@ impl Engine {
         altered.get(&table).is_some_and(|altered| *altered > version)
     }
 
-    /// Returns whether a table has been dropped. A temporary one has no record, and is
-    /// dropped by the session alone that uses it.
+    /// Returns whether a table has been dropped. A temporary one, and one that an open block has
+    /// made, has no record, and is dropped by the session alone that uses it.
     ///
     /// # Errors
     /// If the metadata store fails.
     pub(crate) async fn is_dropped(&self, table: &Table) -> Result<bool> {
-        if is_temporary(&table.name.namespace) {
+        if is_temporary(&table.name.namespace) || self.is_unnamed(table.id) {
             return Ok(false);
         }
         // What the name stands for is most often in memory.

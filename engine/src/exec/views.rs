@@ -4,7 +4,7 @@ use chrono::Utc;
 use lancegate_catalog::{ObjectChange, Table, TableChange, TableId, TableKind};
 
 use crate::error::{Result, SqlError};
-use crate::exec::{Engine, Outcome, session, tables};
+use crate::exec::{Engine, Outcome, tables};
 use crate::session::{NoticeSeverity, Session};
 use crate::sql::plan::{CreateViewPlan, DropViewPlan, RenameViewPlan};
 use crate::sql::resolve::object_of;
@@ -15,10 +15,10 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
     let done = || Ok(Outcome::Done("CREATE VIEW".to_owned()));
     if let Some(view) = &plan.replaces {
         let change = TableChange { definition: Some(plan.text.clone()), ..TableChange::default() };
-        engine.catalog().apply(vec![ObjectChange::AlterTable { id: view.id, change }]).await?;
+        engine.change_names(session, vec![ObjectChange::AlterTable { id: view.id, change }]).await?;
         return done();
     }
-    if plan.if_not_exists && engine.catalog().table(&plan.name).await?.is_some() {
+    if plan.if_not_exists && session.names.table(engine.catalog(), &plan.name).await?.is_some() {
         let message = format!("relation \"{}\" already exists, skipping", plan.name.name);
         session.notify(NoticeSeverity::Notice, SqlError::new(SqlState::DUPLICATE_TABLE, message));
         return done();
@@ -35,16 +35,14 @@ pub(super) async fn create(engine: &Engine, session: &mut Session, plan: &Create
         created_at: now,
     };
     let ownership = tables::ownership(&session.principal, object_of(&view));
-    engine.catalog().apply(vec![ObjectChange::CreateTable(view), ownership]).await?;
-    session::created(session, &plan.name);
+    engine.change_names(session, vec![ObjectChange::CreateTable(view), ownership]).await?;
     done()
 }
 
 /// Runs ALTER VIEW … RENAME.
 pub(super) async fn rename(engine: &Engine, session: &mut Session, plan: &RenameViewPlan) -> Result<Outcome> {
     if let (Some(view), Some(to)) = (&plan.view, &plan.to) {
-        engine.catalog().apply(vec![ObjectChange::RenameTable { id: view.id, to: to.clone() }]).await?;
-        session::changed(session, &view.name.name);
+        engine.change_names(session, vec![ObjectChange::RenameTable { id: view.id, to: to.clone() }]).await?;
     }
     Ok(Outcome::Done(plan.tag.to_owned()))
 }

@@ -491,6 +491,11 @@ impl Settings {
         self.value("transaction_isolation")
     }
 
+    /// Returns whether all statements of a block read the same versions.
+    pub fn repeats_reads(&self) -> bool {
+        matches!(self.transaction_isolation(), "repeatable read" | "serializable")
+    }
+
     /// Returns whether the open block, or the next one, may only read.
     pub fn transaction_read_only(&self) -> bool {
         self.flag("transaction_read_only")

@@ -84,7 +84,7 @@ async fn decide_all(engine: &Engine, session: &Session, needs: &[Need]) -> (usiz
     if needs.is_empty() {
         return (0, Ok(()));
     }
-    let grants = match engine.catalog().grants().await {
+    let grants = match session.names.grants(engine.catalog()).await {
         Ok(grants) => grants,
         Err(error) => return (0, Err(error.into())),
     };

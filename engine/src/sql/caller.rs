@@ -7,7 +7,7 @@ use datafusion::execution::SessionState;
 use lancegate_auth::Principal;
 
 use crate::exec::numbers::Latest;
-use crate::session::{Session, Settings, TempTables};
+use crate::session::{Names, Pins, Session, Settings, TempTables};
 use crate::sql::functions;
 use crate::sql::state::PlannerState;
 
@@ -23,6 +23,10 @@ pub struct Caller {
     pub settings: Settings,
     /// The temporary tables that it finds.
     pub(crate) temp: Arc<TempTables>,
+    /// What names stand for, also those that its open block has changed.
+    pub(crate) names: Arc<Names>,
+    /// Which versions of tables its open block reads.
+    pub(crate) pins: Arc<Pins>,
     /// What it has drawn from sequences.
     pub(crate) numbers: Arc<Latest>,
     /// The branch of tables, if it is not main.
@@ -54,6 +58,8 @@ impl Caller {
             database: session.database.clone(),
             settings: session.settings.clone(),
             temp: Arc::clone(&session.temp),
+            names: Arc::clone(&session.names),
+            pins: Arc::clone(&session.pins),
             numbers: Arc::clone(&session.numbers),
             branch: session.branch.clone(),
             state: OnceLock::new(),
@@ -74,8 +80,14 @@ impl Caller {
     /// finds no temporary tables.
     pub(crate) fn moved(&self, database: String, settings: Settings) -> Self {
         let (session_id, principal) = (self.session_id, self.principal.clone());
-        let (temp, numbers) = (Arc::default(), Arc::clone(&self.numbers));
-        Self { session_id, principal, database, settings, temp, numbers, branch: None, state: OnceLock::new() }
+        let (temp, names, numbers) = (Arc::default(), Arc::clone(&self.names), Arc::clone(&self.numbers));
+        let (pins, branch, state) = (Arc::clone(&self.pins), None, OnceLock::new());
+        Self { session_id, principal, database, settings, temp, names, pins, numbers, branch, state }
+    }
+
+    /// Returns whether an open block reads the same versions in all of its statements.
+    pub(crate) fn repeats_reads(&self) -> bool {
+        self.settings.repeats_reads() && self.pins.are_kept()
     }
 
     /// Returns the state that this caller's statements are planned in: `base`,

@@ -18,6 +18,7 @@ use lancegate_sql::{ObjectName, SchemaName};
 use crate::error::{Result, SqlError};
 use crate::exec::adopt;
 use crate::exec::turns::gone;
+use crate::session::pins::Pin;
 use crate::session::temp;
 use crate::sql::plan::Planner;
 use crate::sqlstate::SqlState;
@@ -184,7 +185,7 @@ impl Planner {
             && schema == self.caller.principal.user.as_str()
             && !full.namespace.is_empty()
             && self.caller.settings.search_path().iter().any(|entry| entry == "$user");
-        Ok(home && self.engine.catalog().namespace(&full.database, &full.namespace).await?.is_none())
+        Ok(home && !self.caller.names.has_schema(self.engine.catalog(), &full.database, &full.namespace).await?)
     }
 
     /// Returns a table at its newest version.
@@ -221,7 +222,28 @@ impl Planner {
             Err(StorageError::NotFound { .. }) if self.engine.is_dropped(&record).await? => return Err(gone(&record)),
             opened => opened?,
         };
-        self.at(BoundTable { record, dataset }, self.caller.branch.as_deref(), None).await
+        let newest = self.at(BoundTable { record, dataset }, self.caller.branch.as_deref(), None).await?;
+        if self.caller.repeats_reads() { self.pinned(newest).await } else { Ok(newest) }
+    }
+
+    /// Returns a table at the version that the open block reads.
+    async fn pinned(&self, newest: BoundTable) -> Result<BoundTable> {
+        let (pins, key) = (&self.caller.pins, (newest.record.id, self.caller.branch.clone()));
+        let dataset = match pins.of(&key) {
+            Pin::None => return Ok(newest),
+            Pin::At(dataset) => return Ok(BoundTable { dataset, ..newest }),
+            Pin::Since(time) if newest.dataset.version().timestamp > time => {
+                let versions = newest.dataset.versions().await.map_err(StorageError::from)?;
+                let earlier = versions.iter().filter(|version| version.timestamp <= time).map(|found| found.version);
+                // A table that was made since has no rows yet in its first.
+                let first = versions.iter().map(|version| version.version).min();
+                let version = earlier.max().or(first).unwrap_or(newest.dataset.version_id());
+                Arc::new(newest.dataset.checkout_version(version).await.map_err(StorageError::from)?)
+            }
+            Pin::Since(_) | Pin::Newest => Arc::clone(&newest.dataset),
+        };
+        pins.keep(key, &dataset);
+        Ok(BoundTable { dataset, ..newest })
     }
 
     /// Returns a table as it was at a version.
@@ -327,7 +349,7 @@ impl Planner {
         if path.iter().any(String::is_empty) {
             return Ok(false);
         }
-        Ok(self.engine.catalog().namespace(database, &path).await?.is_some())
+        Ok(self.caller.names.has_schema(self.engine.catalog(), database, &path).await?)
     }
 
     /// Returns the schemas of a search path that exist in the connected database.
@@ -361,8 +383,12 @@ impl Planner {
         if name.namespace.iter().any(String::is_empty) {
             return Ok(None);
         }
-        if let Some(record) = self.engine.catalog().table(name).await? {
+        let names = &self.caller.names;
+        if let Some(record) = names.table(self.engine.catalog(), name).await? {
             return Ok(Some(record));
+        }
+        if names.hides(name) {
+            return Ok(None);
         }
         adopt::one(&self.engine, name).await
     }

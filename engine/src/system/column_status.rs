@@ -277,12 +277,12 @@ impl SystemRelation for ColumnStatuses {
             let (engine, principal) = (&context.engine, &context.caller.principal);
             let limit = limit.unwrap_or(usize::MAX);
             let mut rows = Vec::new();
-            for table in engine.catalog().tables(&context.caller.database, None).await? {
+            for table in context.caller.names.tables(engine.catalog(), &context.caller.database, None).await? {
                 if rows.len() >= limit {
                     break;
                 }
-                let readable = table.kind == TableKind::Table
-                    && engine.allows(principal, Privilege::Select, object_of(&table)).await?;
+                let readable =
+                    table.kind == TableKind::Table && context.allows(Privilege::Select, object_of(&table)).await?;
                 if readable {
                     rows.extend(read(engine, principal, &table).await?);
                 }
@@ -319,7 +319,7 @@ impl SystemRelation for StatusesOfTable {
             let found = Planner::system(context).find(&self.table).await?;
             let table = found.ok_or_else(|| no_relation(&self.table))?;
             let principal = &context.caller.principal;
-            if !context.engine.allows(principal, Privilege::Select, object_of(&table)).await? {
+            if !context.allows(Privilege::Select, object_of(&table)).await? {
                 return Err(SqlError::permission_denied("table", &table.name.name));
             }
             let mut rows = match table.kind {

@@ -99,9 +99,9 @@ impl SystemRelation for FunctionErrors {
         Box::pin(async move {
             let engine = &context.engine;
             let mut rows = Vec::new();
-            for table in engine.catalog().tables(&context.caller.database, None).await? {
-                let readable = table.kind == TableKind::Table
-                    && engine.allows(&context.caller.principal, Privilege::Select, object_of(&table)).await?;
+            for table in context.caller.names.tables(engine.catalog(), &context.caller.database, None).await? {
+                let readable =
+                    table.kind == TableKind::Table && context.allows(Privilege::Select, object_of(&table)).await?;
                 if readable {
                     rows.extend(read(engine.catalog(), &table, None, limit_of(limit)).await?);
                 }
@@ -138,7 +138,7 @@ impl SystemRelation for ErrorsOfTable {
             let found = Planner::system(context).find(&self.table).await?;
             let table = found.ok_or_else(|| no_relation(&self.table))?;
             let object = object_of(&table);
-            if !context.engine.allows(&context.caller.principal, Privilege::Select, object).await? {
+            if !context.allows(Privilege::Select, object).await? {
                 return Err(SqlError::permission_denied("table", &table.name.name));
             }
             columns::batch(&columns(), &read(context.engine.catalog(), &table, None, limit_of(limit)).await?)

@@ -93,7 +93,7 @@ impl SystemRelation for Guarded {
         Box::pin(async move {
             for Requirement { privilege, object } in self.requirements() {
                 let shown = object.to_string();
-                if !context.engine.allows(&context.caller.principal, privilege, object).await? {
+                if !context.allows(privilege, object).await? {
                     return Err(SqlError::permission_denied("function", self.name())
                         .detail(format!("It needs {} on {shown}.", privilege.as_sql())));
                 }

@@ -117,8 +117,8 @@ impl SystemRelation for MaterializedViews {
     fn rows<'a>(&'a self, context: &'a SystemContext, limit: Option<usize>) -> BoxFuture<'a, Result<RecordBatch>> {
         Box::pin(async move {
             let (engine, caller) = (&context.engine, &context.caller);
-            let grants = engine.catalog().grants().await?;
-            let mut listed = engine.catalog().tables(&caller.database, None).await?;
+            let grants = caller.names.grants(engine.catalog()).await?;
+            let mut listed = caller.names.tables(engine.catalog(), &caller.database, None).await?;
             listed.retain(|view| {
                 let needed = Requirement::new(Privilege::Select, object_of(view));
                 view.kind == TableKind::MaterializedView && decide(&caller.principal, &grants, &needed).allowed()

@@ -147,7 +147,8 @@ impl RelationRow {
 pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
     let (engine, caller) = (&context.engine, &context.caller);
     adopt::all(engine, &caller.database).await?;
-    let grants = engine.catalog().grants().await?;
+    let names = &caller.names;
+    let grants = names.grants(engine.catalog()).await?;
     let mut oids = Oids::default();
     let roles = roles(context, &grants, &mut oids).await?;
     let by_name: HashMap<String, i32> = roles.iter().map(|role| (role.name.clone(), role.oid)).collect();
@@ -156,7 +157,7 @@ pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
         Some(Subject::Role(role)) => by_name.get(role.as_str()).copied(),
         _ => None,
     };
-    let comments = engine.catalog().comments().await?;
+    let comments = names.comments(engine.catalog()).await?;
     let of_object = |object: &Object| comments.get(&(object.to_string(), String::new())).cloned();
     let mut objects = Objects::default();
     for database in engine.catalog().databases().await? {
@@ -168,7 +169,7 @@ pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
         }
     }
     let mut paths = vec![Vec::new()];
-    paths.extend(engine.catalog().namespaces(&caller.database).await?.into_iter().map(|found| found.path));
+    paths.extend(names.schemas(engine.catalog(), &caller.database).await?);
     for path in paths {
         let object = Object::Namespace { database: caller.database.clone(), path: path.clone() };
         if reaches(&caller.principal, &grants, &object) {
@@ -178,7 +179,7 @@ pub(crate) async fn load(context: &SystemContext) -> Result<Objects> {
             objects.namespaces.push(NamespaceRow { oid, name: schema_of(&path), owner, comment });
         }
     }
-    let mut tables = engine.catalog().tables(&caller.database, None).await?;
+    let mut tables = names.tables(engine.catalog(), &caller.database, None).await?;
     let temporary = caller.temp.all();
     if !temporary.is_empty() {
         let (name, owner) = (temp::schema(caller.session_id), BOOTSTRAP_ROLE);

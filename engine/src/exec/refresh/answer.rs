@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use lancegate_catalog::Job;
+use lancegate_catalog::{Job, JobId, NewJob};
 
 use crate::error::Result;
 use crate::system::columns::{self, borrowed};
@@ -25,10 +25,19 @@ pub(crate) struct Answer {
 impl Answer {
     /// The early handle.
     pub(crate) fn submitted(job: &Job) -> Self {
+        Self::of(job.column.clone(), job.id)
+    }
+
+    /// The handle of a job that is submitted later under an id that it has already.
+    pub(crate) fn handle(job: &NewJob, id: JobId) -> Self {
+        Self::of(job.column.clone(), id)
+    }
+
+    fn of(column: Option<String>, id: JobId) -> Self {
         Self {
-            name: job.column.clone().unwrap_or_default(),
+            name: column.unwrap_or_default(),
             status: "submitted".to_owned(),
-            job_id: Some(job.id.to_string()),
+            job_id: Some(id.to_string()),
             rows_assigned: None,
             rows_failed: None,
             rows_remaining: None,

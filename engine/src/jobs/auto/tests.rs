@@ -7,8 +7,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta};
 use futures::future::BoxFuture;
 use lancegate_catalog::{
-    ActiveRefresh, Catalog, CatalogError, Database, Failure, GatewayId, Job, JobId, JobKind, NewJob, Table, TableId,
-    TableKind, TableName, Timestamp,
+    ActiveRefresh, Catalog, CatalogError, Database, Failure, GatewayId, Job, JobId, JobKind, NewJob, ObjectChange,
+    Table, TableId, TableKind, TableName, Timestamp,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -581,7 +581,7 @@ async fn a_refresh_that_cannot_be_submitted_is_tried_again_later_and_when_the_ta
 async fn nothing_is_submitted_for_a_table_that_was_dropped_since_the_look() {
     let mut world = World::new().await;
     let unit = world.table("docs", &["words"]).await;
-    world.catalog.drop_tables(vec![unit.table], "bob", at(0)).await.unwrap();
+    world.catalog.apply(vec![ObjectChange::DropTable { id: unit.table }]).await.unwrap();
     world.look(at(0)).await;
     assert!(world.active().await.is_empty());
     let histories = world.catalog.refresh_histories(None).await.unwrap();
@@ -595,7 +595,7 @@ async fn the_history_of_a_dropped_table_is_swept() {
     world.look(at(0)).await;
     world.succeed(world.only_job().await, at(0)).await;
     assert_eq!(world.catalog.refresh_histories(Some(unit.table)).await.unwrap().len(), 1);
-    world.catalog.drop_tables(vec![unit.table], "bob", at(1)).await.unwrap();
+    world.catalog.apply(vec![ObjectChange::DropTable { id: unit.table }]).await.unwrap();
     world.catalog.sweep_leftovers().await.unwrap();
     assert!(world.catalog.refresh_histories(None).await.unwrap().is_empty());
 }

@@ -145,7 +145,7 @@ impl Asked {
             path: caller.search_path(),
             caller: caller.principal.clone(),
             looks_up: engine.allows(&caller.principal, Privilege::Usage, Object::System).await?,
-            grants: engine.catalog().grants().await?,
+            grants: caller.names.grants(engine.catalog()).await?,
             roles,
             role_names: objects.roles.iter().map(|row| (i64::from(row.oid), row.name.clone())).collect(),
             databases: objects.databases.iter().map(|row| (i64::from(row.oid), row.name.clone())).collect(),

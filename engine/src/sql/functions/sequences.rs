@@ -72,7 +72,7 @@ struct Entry {
 impl Known {
     async fn load(context: &SystemContext) -> Result<Self> {
         let (engine, caller) = (&context.engine, &context.caller);
-        let grants = engine.catalog().grants().await?;
+        let grants = context.caller.names.grants(engine.catalog()).await?;
         let mut sequences = Vec::new();
         for row in &context.objects().await?.relations {
             let object = object_of(&row.record);

@@ -181,8 +181,8 @@ impl Planner {
     async fn with_inner(&self, schemas: Vec<(String, Vec<String>)>) -> Result<Vec<(String, Vec<String>)>> {
         let mut all = BTreeSet::new();
         for (database, path) in schemas {
-            let known = self.engine.catalog().namespaces(&database).await?;
-            let inner = known.into_iter().map(|namespace| namespace.path).filter(|inner| inner.starts_with(&path));
+            let known = self.caller.names.schemas(self.engine.catalog(), &database).await?;
+            let inner = known.into_iter().filter(|inner| inner.starts_with(&path));
             all.extend(inner.map(|inner| (database.clone(), inner)));
         }
         let mut all: Vec<_> = all.into_iter().collect();
@@ -196,7 +196,7 @@ impl Planner {
             let mut contents = Contents::default();
             let catalog = self.engine.catalog();
             for (database, path) in schemas {
-                contents.relations.extend(catalog.tables(database, Some(path)).await?);
+                contents.relations.extend(self.caller.names.tables(catalog, database, Some(path)).await?);
                 let functions = catalog.functions(database).await?.into_iter();
                 let inside = functions.filter(|function| function.name.namespace == *path);
                 contents.functions.extend(inside.map(|function| (function.name, function.version)));
@@ -211,7 +211,7 @@ impl Planner {
 
     async fn existing_ancestor(&self, database: &str, path: &[String]) -> Result<Vec<String>> {
         for length in (1..path.len()).rev() {
-            if self.engine.catalog().namespace(database, &path[..length]).await?.is_some() {
+            if self.caller.names.has_schema(self.engine.catalog(), database, &path[..length]).await? {
                 return Ok(path[..length].to_vec());
             }
         }

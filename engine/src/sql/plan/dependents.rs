@@ -35,7 +35,7 @@ impl Planner {
         let mut views = Vec::new();
         // A view may read a table of another database.
         for database in self.engine.catalog().databases().await? {
-            let all = self.engine.catalog().tables(&database.name, None).await?;
+            let all = self.caller.names.tables(self.engine.catalog(), &database.name, None).await?;
             views.extend(all.into_iter().filter(|table| table.kind != TableKind::Table));
         }
         let mut reads = HashMap::new();

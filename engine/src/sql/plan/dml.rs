@@ -118,6 +118,11 @@ impl Rebind {
             || (self.columns.len() == stored.fields().len() && self.columns.iter().zip(stored.fields()).all(same))
     }
 
+    /// Returns whether the rows are those of one version, because the open block reads no other.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.planner.caller.repeats_reads()
+    }
+
     /// Binds the rows at the newest version of the table.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use lance::Dataset;
-use lancegate_auth::{Privilege, Requirement};
+use lancegate_auth::{Privilege, Requirement, decide};
 use lancegate_catalog::{Table, TableKind};
 use lancegate_sql::ast::{CatalogListing, ListingScope};
 use lancegate_sql::{FieldPath, ObjectName, OptionValue, SqlOption, ast};
@@ -363,12 +363,14 @@ impl Planner {
     /// Finds an index in the tables of schemas, the caller's own tables first.
     async fn index_in(&self, schemas: &[String], name: &str) -> Result<Option<(BoundTable, String)>> {
         let mut found = Vec::new();
-        for record in self.engine.catalog().tables(&self.caller.database, None).await? {
+        let names = &self.caller.names;
+        let grants = names.grants(self.engine.catalog()).await?;
+        for record in names.tables(self.engine.catalog(), &self.caller.database, None).await? {
             if !schemas.contains(&schema_of(&record.name.namespace)) {
                 continue;
             }
-            let object = object_of(&record);
-            let owned = self.engine.allows(&self.caller.principal, Privilege::Ownership, object).await?;
+            let owner = Requirement::new(Privilege::Ownership, object_of(&record));
+            let owned = decide(&self.caller.principal, &grants, &owner).allowed();
             // A table whose files are gone has no index to drop.
             let Ok(Some(table)) = self.open_indexed(record).await else { continue };
             if has_index(&table.dataset, name).await? {

@@ -595,7 +595,7 @@ impl Planner {
     }
 
     async fn owner_of(&self, record: &Table) -> Result<Option<UserName>> {
-        let grants = self.engine.catalog().grants().await?;
+        let grants = self.caller.names.grants(self.engine.catalog()).await?;
         Ok(match grants.owner_of(&object_of(record)) {
             Some(lancegate_auth::Subject::User(user)) => Some(user.clone()),
             _ => UserName::parse(&record.owner).ok(),

@@ -63,7 +63,7 @@ impl Planner {
         }
         ensure_no_temporary(&bound)?;
         ensure_columns(bound.columns.fields().iter().map(|field| field.name().as_str()))?;
-        let existing = self.engine.catalog().table(&name).await?;
+        let existing = self.caller.names.table(self.engine.catalog(), &name).await?;
         let replaces = match existing {
             Some(record) if native.or_replace && record.kind != TableKind::View => {
                 let message = format!("\"{}\" is not a view", name.name);
