@@ -176,6 +176,15 @@ impl Gateway {
         fs::read_to_string(self.folder.log()).unwrap_or_default()
     }
 
+    /// Returns the folders of tables that there are, sorted.
+    pub(crate) fn table_folders(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.data()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut folders: Vec<_> = names.filter(|name| name.ends_with(".lance")).collect();
+        folders.sort();
+        folders
+    }
+
     /// Connects as user `lancegate`.
     pub(crate) async fn connect(&self) -> tokio_postgres::Client {
         self.connect_as("lancegate", PASSWORD).await.unwrap()

@@ -62,6 +62,7 @@ mod subqueries;
 mod surface;
 mod temporary;
 mod tidy;
+mod transactions;
 mod values;
 mod watching;
 mod wire;

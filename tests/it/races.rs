@@ -5,13 +5,6 @@
 use crate::harness::{self, Gateway};
 use crate::rows::{affected, error, rows, run};
 
-/// Returns the folders of tables that there are.
-fn folders(gateway: &Gateway) -> Vec<String> {
-    let entries = std::fs::read_dir(gateway.data()).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.ends_with(".lance")).collect()
-}
-
 /// Makes table `t` with a row, in a gateway whose next statements meet failpoints.
 async fn prepared(gateway: &mut Gateway, failpoints: &str) {
     gateway.restart();
@@ -47,7 +40,7 @@ async fn a_table_that_is_dropped_under_a_write_stays_dropped() {
         run(&client, "DROP TABLE t").await;
     }
     gateway.restart();
-    assert!(folders(&gateway).is_empty(), "{:?}", folders(&gateway));
+    assert!(gateway.table_folders().is_empty(), "{:?}", gateway.table_folders());
 }
 
 #[tokio::test]
@@ -65,7 +58,7 @@ async fn a_drop_waits_for_who_is_committing() {
     assert_eq!(written.await.unwrap(), 1);
     dropped.await.unwrap();
     assert!(error(&client, "SELECT * FROM t").await.starts_with("42P01: "));
-    assert!(folders(&gateway).is_empty(), "{:?}", folders(&gateway));
+    assert!(gateway.table_folders().is_empty(), "{:?}", gateway.table_folders());
 }
 
 #[tokio::test]
@@ -87,12 +80,12 @@ async fn a_table_that_is_being_made_is_found_when_it_has_its_name() {
     let client = gateway.connect().await;
     assert!(client.simple_query("CREATE TABLE u (a int)").await.is_err());
     gateway.wait_for_end();
-    assert_eq!(folders(&gateway).len(), 2);
+    assert_eq!(gateway.table_folders().len(), 2);
     gateway.restart();
     let client = gateway.connect().await;
     assert!(error(&client, "SELECT * FROM u").await.starts_with("42P01: "));
     assert_eq!(rows(&client, "SELECT a FROM t").await, ["1"]);
-    assert_eq!(folders(&gateway), ["t.lance"]);
+    assert_eq!(gateway.table_folders(), ["t.lance"]);
 }
 
 #[tokio::test]
@@ -109,7 +102,7 @@ async fn a_table_that_is_made_while_files_are_deleted_keeps_its_own() {
     gateway.restart();
     let client = gateway.connect().await;
     assert_eq!(rows(&client, "SELECT a FROM t").await, ["7"]);
-    assert_eq!(folders(&gateway).len(), 1, "{:?}", folders(&gateway));
+    assert_eq!(gateway.table_folders().len(), 1, "{:?}", gateway.table_folders());
 }
 
 #[tokio::test]
@@ -124,9 +117,7 @@ async fn folders_of_no_table_go_at_the_start_and_those_of_others_stay() {
     gateway.restart();
     let client = gateway.connect().await;
     assert_eq!(rows(&client, "SELECT a FROM t").await, ["1"]);
-    let mut left = folders(&gateway);
-    left.sort();
-    assert_eq!(left, ["other.lance", "t$x.lance", "t.lance"], "only a name of our own is ours");
+    assert_eq!(gateway.table_folders(), ["other.lance", "t$x.lance", "t.lance"], "only a name of our own is ours");
 }
 
 #[tokio::test]

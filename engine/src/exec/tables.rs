@@ -253,6 +253,7 @@ pub(super) async fn change_names(
     for table in &with_files {
         adopt::mark_dropped(engine, &table.location).await;
     }
+    reach("names.marked").await?;
     let jobs = engine.catalog().apply_with_jobs(changes, submitted, by, crate::clock::now()).await?;
     // Whoever comes to commit from here on finds no table.
     std::mem::drop(closed);
