@@ -113,7 +113,7 @@ impl Catalog {
     pub async fn sweep_leftovers(&self) -> Result<()> {
         self.write(Durability::Process, move |tx| {
             Box::pin(async move {
-                let gone = "DELETE FROM row_failures WHERE table_id NOT IN (SELECT table_id FROM tables)";
+                let gone = "DELETE FROM fragment_failures WHERE table_id NOT IN (SELECT table_id FROM tables)";
                 sqlx::query(gone).execute(tx.connection()).await?;
                 sqlx::query(bindings::SWEEP).execute(tx.connection()).await?;
                 Ok(())

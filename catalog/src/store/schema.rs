@@ -39,6 +39,7 @@ const MIGRATIONS: &[(i64, &[&str])] = &[
     (8, super::children::COLUMNS),
     (9, super::comments::TABLES),
     (10, super::sequences::TABLES),
+    (11, super::failures::TABLES),
 ];
 
 const FIRST: &[&str] = &[

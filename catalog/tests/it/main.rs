@@ -5,6 +5,7 @@
 mod children;
 mod claims;
 mod control;
+mod failures;
 mod grants;
 mod jobs;
 mod objects;
