@@ -75,6 +75,7 @@ mod temp;
 mod together;
 pub(crate) mod turns;
 pub(crate) mod users;
+mod vacuum;
 pub(crate) mod versions;
 pub(crate) mod views;
 
@@ -453,6 +454,7 @@ impl Engine {
                 Plan::Copy(copy) => Box::pin(copy::copy_to(self, session, copy, parameters, ctx)).await,
                 Plan::Ingest(_) => Err(SqlError::internal("an ingest was executed without its rows")),
                 Plan::Truncate(truncate) => Box::pin(dml::truncate(self, session, truncate, ctx)).await,
+                Plan::Vacuum(vacuum) => Box::pin(vacuum::run(self, session, vacuum, ctx)).await,
                 Plan::CreateTable(create) => Box::pin(tables::create(self, session, create)).await,
                 Plan::CreateTableAs(create) => {
                     Box::pin(tables::create_as(self, session, create, parameters, ctx)).await
@@ -557,6 +559,7 @@ fn written(plan: &Plan) -> Vec<&Table> {
         Plan::Delete(plan) => vec![&plan.table.record],
         Plan::Merge(plan) => vec![&plan.table.record],
         Plan::Truncate(plan) => plan.tables.iter().map(|table| &table.record).collect(),
+        Plan::Vacuum(plan) => plan.tables.iter().map(|table| &table.record).collect(),
         Plan::AlterTable(plan) => plan.table.iter().map(|table| &table.record).collect(),
         Plan::Version(plan) => vec![&plan.table.record],
         Plan::Copy(plan) => match &**plan {
@@ -621,6 +624,8 @@ pub(crate) fn writes(plan: &Plan) -> Option<&'static str> {
         | Plan::Explain(_)
         | Plan::Listing(_)
         | Plan::Session(_)
+        // PostgreSQL runs it in a read-only transaction, too: no row changes.
+        | Plan::Vacuum(_)
         | Plan::ExplainRefresh(_)
         | Plan::Search(_)
         | Plan::Jobs(_) => None,

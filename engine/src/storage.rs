@@ -18,6 +18,7 @@ use object_store::ObjectStoreExt as _;
 use prometheus_client::metrics::counter::Counter;
 
 pub mod commit;
+pub mod compact;
 pub mod computed;
 mod counted;
 pub mod defaults;

@@ -339,7 +339,17 @@ fn sessions() {
     same("close_cursor", &["CLOSE c", "CLOSE ALL"]);
     same("listen", &["LISTEN lancegate_jobs"]);
     same("unlisten", &["UNLISTEN *", "UNLISTEN c"]);
-    check("vacuum", &[("vacuum analyze t", "VACUUM (ANALYZE) t"), ("ANALYZE", "ANALYZE")]);
+    let full = "VACUUM (FULL, VERBOSE, ANALYZE) t";
+    check(
+        "vacuum",
+        &[
+            ("vacuum analyze t", "VACUUM (ANALYZE) t"),
+            ("ANALYZE", "ANALYZE"),
+            ("analyze verbose t (a)", "ANALYZE (VERBOSE) t"),
+            ("VACUUM FULL VERBOSE ANALYZE t", full),
+            ("VACUUM (full, verbose on, analyze true, parallel 2, truncate off) t", full),
+        ],
+    );
 }
 
 #[test]

@@ -63,6 +63,7 @@ mod surface;
 mod temporary;
 mod tidy;
 mod transactions;
+mod vacuum;
 mod values;
 mod watching;
 mod wire;

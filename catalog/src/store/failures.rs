@@ -75,7 +75,9 @@ impl Record {
             serde_json::from_str(row.try_get("failed")?).map_err(|error| damaged("failed", error))?;
         failed.sort_by_key(|row| row.0);
         let beyond = match row.try_get::<Option<Vec<u8>>, _>("beyond")? {
-            Some(bytes) => RoaringBitmap::deserialize_from(bytes.as_slice()).map_err(|error| damaged("beyond", error))?,
+            Some(bytes) => {
+                RoaringBitmap::deserialize_from(bytes.as_slice()).map_err(|error| damaged("beyond", error))?
+            }
             None => RoaringBitmap::new(),
         };
         Ok(Self { job: row.try_get("job_id")?, failed, beyond })

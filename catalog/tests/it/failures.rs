@@ -55,28 +55,21 @@ async fn listed(store: &Store, table: TableId, jobs: &[&Job]) -> Vec<String> {
 async fn a_row_is_in_the_record_of_the_job_that_computed_it_last() {
     let (store, table) = (Store::new().await, TableId::new(at(0)));
     let first = running(&store, table).await;
-    publish(&store, &first, &[part(0, &[0, 1, 2, 3, 4, 5], &[1, 3, 4, 5], &[1, 3]), part(1, &[0, 9], &[9], &[9])]).await;
+    publish(&store, &first, &[part(0, &[0, 1, 2, 3, 4, 5], &[1, 3, 4, 5], &[1, 3]), part(1, &[0, 9], &[9], &[9])])
+        .await;
     let rows = ["0: 0.1 row 1 x1", "0: 0.3 row 3 x1", "0: 0 2 more rows of the fragment failed", "0: 1.9 row 9 x1"];
     assert_eq!(listed(&store, table, &[&first]).await, rows);
     let second = running(&store, table).await;
     publish(&store, &second, &[part(0, &[1, 2, 3, 5], &[1, 2], &[1, 2])]).await;
-    let rows = [
-        "0: 0 1 more rows of the fragment failed",
-        "0: 1.9 row 9 x1",
-        "1: 0.1 row 1 x2",
-        "1: 0.2 row 2 x1",
-    ];
+    let rows = ["0: 0 1 more rows of the fragment failed", "0: 1.9 row 9 x1", "1: 0.1 row 1 x2", "1: 0.2 row 2 x1"];
     assert_eq!(listed(&store, table, &[&first, &second]).await, rows);
     let places = store.catalog.failed_places(table, None, 3).await.unwrap();
-    let mut offsets: Vec<_> =
-        places.iter().map(|place| (place.fragment_id, place.offsets.iter().collect::<Vec<_>>(), place.row_id)).collect();
+    let mut offsets: Vec<_> = places
+        .iter()
+        .map(|place| (place.fragment_id, place.offsets.iter().collect::<Vec<_>>(), place.row_id))
+        .collect();
     offsets.sort();
-    let expected = [
-        (0, vec![1], Some(101)),
-        (0, vec![2], Some(102)),
-        (0, vec![4], None),
-        (1, vec![9], Some(109)),
-    ];
+    let expected = [(0, vec![1], Some(101)), (0, vec![2], Some(102)), (0, vec![4], None), (1, vec![9], Some(109))];
     assert_eq!(offsets, expected);
     assert!(store.catalog.failed_places(table, Some("branch"), 3).await.unwrap().is_empty());
     publish(&store, &second, &[part(0, &[1, 2, 4], &[], &[]), part(1, &[9], &[], &[])]).await;

@@ -48,6 +48,7 @@ pub fn command(plan: &Plan) -> &'static str {
         Plan::Index(_) => "SHOW INDEXES",
         Plan::Version(_) => "SHOW VERSIONS",
         Plan::Listing(_) => "SHOW",
+        Plan::Vacuum(plan) => plan.tag(),
         // They all change something, so they have a command already.
         Plan::Insert(_)
         | Plan::Update(_)
@@ -73,7 +74,9 @@ pub fn changes(plan: &Plan) -> bool {
     let is_control = |action: &JobsAction| {
         matches!(action, JobsAction::Pause { .. } | JobsAction::Resume { .. } | JobsAction::Cancel { .. })
     };
-    writes(plan).is_some() || matches!(plan, Plan::Jobs(jobs) if is_control(&jobs.action))
+    writes(plan).is_some()
+        || matches!(plan, Plan::Jobs(jobs) if is_control(&jobs.action))
+        || matches!(plan, Plan::Vacuum(vacuum) if vacuum.statement.vacuum)
 }
 
 /// Returns what a change of users, privileges, keys or secrets is about, one entry

@@ -210,7 +210,8 @@ pub(super) async fn newest(
     Planner::new(engine.clone(), session, "", &[]).at(opened, branch, None).await
 }
 
-async fn cancellable<T>(work: impl Future<Output = Result<T>>, ctx: &StatementContext) -> Result<T> {
+/// Waits for work unless the statement is given up.
+pub(super) async fn cancellable<T>(work: impl Future<Output = Result<T>>, ctx: &StatementContext) -> Result<T> {
     tokio::select! {
         biased;
         () = ctx.cancel.cancelled() => Err(ctx.error()),

@@ -76,12 +76,6 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &SessionPl
         {
             listen(session, false);
         }
-        // Accepted because tools send it, and does nothing: deleted rows and old
-        // versions stay until a Lance client compacts and cleans up the table.
-        Statement::Vacuum(_) if session.transaction != TransactionStatus::Idle => {
-            let message = "VACUUM cannot run inside a transaction block";
-            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
-        }
         _ => {}
     }
     Ok(Outcome::Done(statement.command_tag().unwrap_or("SET").to_owned()))

@@ -46,8 +46,15 @@ pub const LOGIN_PLACES: [&str; 7] =
     ["login.rule", "login.turn", "login.account", "login.proven", "login.principal", "login.database", "login.begun"];
 
 /// Every place of a statement that changes a table or makes or drops one.
-pub const WRITE_PLACES: [&str; 6] =
-    ["write.computed", "write.entered", "alter.action", "create.written", "names.marked", "drop.named"];
+pub const WRITE_PLACES: [&str; 7] = [
+    "write.computed",
+    "write.entered",
+    "alter.action",
+    "create.written",
+    "names.marked",
+    "drop.named",
+    "vacuum.rewritten",
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {

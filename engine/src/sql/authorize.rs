@@ -175,6 +175,7 @@ fn needs(plan: &Plan) -> Vec<Need> {
         },
         Plan::Ingest(ingest) => of_ingest(ingest),
         Plan::Truncate(truncate) => truncate.tables.iter().map(|table| own(Privilege::Ownership, table)).collect(),
+        Plan::Vacuum(vacuum) => plain(vacuum.requirements()),
         Plan::CreateTable(create) => vec![create_in(Privilege::CreateTable, &create.name)],
         Plan::CreateTableAs(create) => with(create_in(Privilege::CreateTable, &create.name), &create.source),
         Plan::DropTable(drop) => drop.tables.iter().map(owned).collect(),

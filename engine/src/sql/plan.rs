@@ -40,6 +40,7 @@ pub mod secrets;
 pub mod session;
 pub mod tables;
 pub mod users;
+pub mod vacuum;
 pub mod versions;
 pub mod views;
 
@@ -64,6 +65,7 @@ pub use session::SessionPlan;
 use session::session_statements;
 pub use tables::{CreateTableAsPlan, CreateTablePlan, DropTablePlan};
 pub use users::UserPlan;
+pub use vacuum::VacuumPlan;
 pub use versions::VersionPlan;
 pub use views::{CreateViewPlan, DropViewPlan};
 
@@ -88,6 +90,8 @@ pub enum Plan {
     Ingest(Box<ingest::IngestPlan>),
     /// TRUNCATE.
     Truncate(Box<TruncatePlan>),
+    /// VACUUM and ANALYZE.
+    Vacuum(Box<VacuumPlan>),
     /// CREATE TABLE with columns.
     CreateTable(Box<CreateTablePlan>),
     /// CREATE TABLE … AS.
@@ -164,6 +168,7 @@ impl Plan {
             | Self::Comment(_)
             | Self::Ingest(_)
             | Self::Truncate(_)
+            | Self::Vacuum(_)
             | Self::CreateTable(_)
             | Self::CreateTableAs(_)
             | Self::DropTable(_)
@@ -199,6 +204,7 @@ impl Plan {
             Self::CreateTableAs(plan) => &plan.source.parameters.reported,
             Self::Secret(plan) => plan.parameter_types(),
             Self::Truncate(_)
+            | Self::Vacuum(_)
             | Self::Comment(_)
             | Self::Ingest(_)
             | Self::CreateTable(_)
@@ -274,6 +280,7 @@ impl Planner {
                 Statement::Merge(merge) => self.plan_merge(merge).await,
                 Statement::Copy(copy) => self.plan_copy(copy).await,
                 Statement::Truncate(truncate) => self.plan_truncate(truncate).await,
+                Statement::Vacuum(vacuum) => self.plan_vacuum(vacuum).await,
                 Statement::CreateTable(create) => self.plan_create_table(create).await,
                 Statement::CreateTableAs(create) => self.plan_create_table_as(create).await,
                 Statement::DropTable(drop) => self.plan_drop_table(drop).await,

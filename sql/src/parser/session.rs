@@ -6,7 +6,7 @@ mod transactions;
 
 use crate::ast::{Listen, Statement, Unlisten, Vacuum};
 use crate::cursor::Cursor;
-use crate::error::ParseError;
+use crate::error::{ParseError, ParseErrorKind};
 
 pub(super) use settings::setting_name;
 
@@ -52,12 +52,13 @@ fn vacuum(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     if !vacuum {
         cursor.advance();
     }
-    let mut options = Vacuum { vacuum, analyze: !vacuum, full: false, tables: Vec::new() };
+    let mut options = Vacuum { vacuum, analyze: !vacuum, full: false, verbose: false, tables: Vec::new() };
     if cursor.peek() == Some(&Token::LParen) {
         cursor.parenthesized(|cursor| vacuum_option(cursor, &mut options))?;
     }
     while let Some(word) = cursor.take_one(&["FULL", "FREEZE", "VERBOSE", "ANALYZE", "ANALYSE"]) {
         options.full |= word == "FULL";
+        options.verbose |= word == "VERBOSE";
         options.analyze |= word.starts_with("ANALY");
     }
     if !cursor.at_end() {
@@ -73,6 +74,7 @@ fn vacuum(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
 }
 
 fn vacuum_option(cursor: &mut Cursor<'_>, options: &mut Vacuum) -> Result<(), ParseError> {
+    let position = cursor.position();
     let name = cursor.any_word()?;
     let mut set = true;
     if !matches!(cursor.peek(), Some(Token::Comma | Token::RParen)) {
@@ -81,8 +83,25 @@ fn vacuum_option(cursor: &mut Cursor<'_>, options: &mut Vacuum) -> Result<(), Pa
     }
     match name.as_str() {
         "full" => options.full = set,
-        "analyze" | "analyse" => options.analyze = set,
-        _ => {}
+        "verbose" => options.verbose = set,
+        "analyze" | "analyse" if options.vacuum => options.analyze = set,
+        // What they ask for is so, or means nothing to this storage.
+        "skip_locked" | "buffer_usage_limit" => {}
+        "freeze"
+        | "disable_page_skipping"
+        | "index_cleanup"
+        | "process_main"
+        | "process_toast"
+        | "truncate"
+        | "parallel"
+        | "skip_database_stats"
+        | "only_database_stats"
+            if options.vacuum => {}
+        _ => {
+            let command = if options.vacuum { "VACUUM" } else { "ANALYZE" };
+            let message = format!("unrecognized {command} option \"{name}\"");
+            return Err(ParseError::new(ParseErrorKind::UnknownOption, message).at(position.get()));
+        }
     }
     Ok(())
 }

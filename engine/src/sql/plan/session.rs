@@ -28,7 +28,6 @@ macro_rules! session_statements {
             | ::lancegate_sql::Statement::SetTransaction(_)
             | ::lancegate_sql::Statement::Listen(_)
             | ::lancegate_sql::Statement::Unlisten(_)
-            | ::lancegate_sql::Statement::Vacuum(_)
     };
 }
 pub(crate) use session_statements;
@@ -112,7 +111,7 @@ mod tests {
             ("SET TRANSACTION READ ONLY", true),
             ("LISTEN c", true),
             ("UNLISTEN *", true),
-            ("VACUUM", true),
+            ("VACUUM", false),
             ("SELECT 1", true),
             ("SELECT * FROM t", false),
             ("SHOW TABLES", false),

@@ -191,6 +191,8 @@ pub struct Vacuum {
     pub analyze: bool,
     /// Whether everything is rewritten.
     pub full: bool,
+    /// Whether it says what it does.
+    pub verbose: bool,
     /// The tables; all of them without any.
     pub tables: Vec<ObjectName>,
 }
@@ -294,14 +296,12 @@ impl fmt::Display for Unlisten {
 
 impl fmt::Display for Vacuum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = match (self.vacuum, self.full, self.analyze) {
-            (false, _, _) => "ANALYZE",
-            (true, false, false) => "VACUUM",
-            (true, true, false) => "VACUUM (FULL)",
-            (true, false, true) => "VACUUM (ANALYZE)",
-            (true, true, true) => "VACUUM (FULL, ANALYZE)",
-        };
-        f.write_str(words)?;
+        f.write_str(if self.vacuum { "VACUUM" } else { "ANALYZE" })?;
+        let options = [("FULL", self.full), ("VERBOSE", self.verbose), ("ANALYZE", self.vacuum && self.analyze)];
+        let set: Vec<&str> = options.into_iter().filter(|(_, set)| *set).map(|(name, _)| name).collect();
+        if !set.is_empty() {
+            write!(f, " ({})", set.join(", "))?;
+        }
         if self.tables.is_empty() {
             return Ok(());
         }
