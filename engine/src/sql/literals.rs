@@ -9,8 +9,10 @@
 //! queries, whose second part reads what the first has declared; and LIMIT and `count(1)`,
 //! which the optimizer knows by their form.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::error::DataFusionError;
@@ -20,11 +22,15 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Values};
 use datafusion::scalar::ScalarValue;
 
-/// Types the whole numbers of a bound query.
+use crate::sql::parameters::index_of;
+
+/// Types the whole numbers of a bound query, and the parameters beside them of which the client has not declared
+/// the type.
 ///
 /// # Errors
 /// If the plan cannot be rebuilt.
-pub(crate) fn narrow(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn narrow(plan: LogicalPlan, declared: &[Option<DataType>]) -> Result<LogicalPlan> {
+    let integers = beside_integers(&plan, declared)?;
     let narrowed = plan.transform_down_up_with_subqueries(
         |node| {
             let step = match node {
@@ -33,7 +39,7 @@ pub(crate) fn narrow(plan: LogicalPlan) -> Result<LogicalPlan> {
             };
             Ok(Transformed::new(node, false, step))
         },
-        narrow_node,
+        |node| narrow_node(node, &integers),
     )?;
     if !narrowed.transformed {
         return Ok(narrowed.data);
@@ -42,7 +48,7 @@ pub(crate) fn narrow(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Narrows what is in one node, and takes over what is narrower below it.
-fn narrow_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+fn narrow_node(node: LogicalPlan, integers: &HashSet<String>) -> Result<Transformed<LogicalPlan>> {
     match node {
         LogicalPlan::Limit(_) => node.recompute_schema().map(Transformed::no),
         LogicalPlan::RecursiveQuery(_) => Ok(Transformed::no(node)),
@@ -50,7 +56,7 @@ fn narrow_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             let mut changed = false;
             let rows = values.into_iter().map(|row| {
                 let row = row.into_iter().map(|expr| {
-                    let narrowed = narrow_expression(expr)?;
+                    let narrowed = narrow_expression(expr, integers)?;
                     changed |= narrowed.transformed;
                     Ok(narrowed.data)
                 });
@@ -66,7 +72,7 @@ fn narrow_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             let names = NamePreserver::new(&node);
             let changed = node.map_expressions(|expr| {
                 let name = names.save(&expr);
-                let changed = narrow_expression(expr)?;
+                let changed = narrow_expression(expr, integers)?;
                 Ok(if changed.transformed { changed.update_data(|expr| name.restore(expr)) } else { changed })
             })?;
             changed.map_data(LogicalPlan::recompute_schema)
@@ -74,17 +80,59 @@ fn narrow_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-fn narrow_expression(expr: Expr) -> Result<Transformed<Expr>> {
+fn narrow_expression(expr: Expr, integers: &HashSet<String>) -> Result<Transformed<Expr>> {
     expr.transform_down(|expr| {
         Ok(match expr {
             Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => match i32::try_from(value) {
                 Ok(value) => Transformed::yes(Expr::Literal(ScalarValue::Int32(Some(value)), metadata)),
                 Err(_) => Transformed::no(Expr::Literal(ScalarValue::Int64(Some(value)), metadata)),
             },
+            Expr::Placeholder(mut parameter) if integers.contains(&parameter.id) => {
+                parameter.field = Some(Arc::new(Field::new("", DataType::Int32, true)));
+                Transformed::yes(Expr::Placeholder(parameter))
+            }
             expr if counts_a_literal(&expr) => Transformed::new(expr, false, TreeNodeRecursion::Jump),
             expr => Transformed::no(expr),
         })
     })
+}
+
+/// Returns the parameters that are integers because every place of theirs is beside a whole number that is one.
+fn beside_integers(plan: &LogicalPlan, declared: &[Option<DataType>]) -> Result<HashSet<String>> {
+    let mut uses: HashMap<String, (usize, usize)> = HashMap::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::RecursiveQuery(_) = node {
+            // Nothing is narrowed there.
+            node.get_parameter_names()?.into_iter().for_each(|id| uses.entry(id).or_default().0 += 1);
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Placeholder(parameter) = expr {
+                    uses.entry(parameter.id.clone()).or_default().0 += 1;
+                }
+                if let Expr::BinaryExpr(both) = expr {
+                    for parameter in [(&both.left, &both.right), (&both.right, &both.left)].map(beside_integer) {
+                        parameter.inspect(|id| uses.entry((*id).to_owned()).or_default().1 += 1);
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    let is_declared = |id: &str| index_of(id).is_ok_and(|index| declared.get(index).is_some_and(Option::is_some));
+    uses.retain(|id, (all, beside)| all == beside && !is_declared(id));
+    Ok(uses.into_keys().collect())
+}
+
+/// Returns the parameter that has the type of the whole number beside it.
+fn beside_integer<'a>((expr, beside): (&'a Box<Expr>, &Box<Expr>)) -> Option<&'a str> {
+    match (expr.as_ref(), beside.as_ref()) {
+        (Expr::Placeholder(parameter), Expr::Literal(ScalarValue::Int64(Some(value)), _)) => {
+            let is_number = parameter.field.as_ref().is_some_and(|field| *field.data_type() == DataType::Int64);
+            (is_number && i32::try_from(*value).is_ok()).then_some(parameter.id.as_str())
+        }
+        _ => None,
+    }
 }
 
 /// Whether an expression is `count(*)` or the like.

@@ -354,7 +354,7 @@ impl Planner {
         let logical = multisets::counted(logical)?;
         let logical = match scope.finish {
             Some(finish) => finish(logical)?,
-            None if is_query => literals::narrow(logical)?,
+            None if is_query => literals::narrow(logical, &self.declared)?,
             None => logical,
         };
         let logical = functions::sum::of_integers(logical)?;
