@@ -465,3 +465,30 @@ async fn signs_floats_halves_of_days_and_uuids() {
         assert!(error(&client, sql).await.starts_with("0A000"), "{sql}");
     }
 }
+
+/// PostgreSQL's rule for `unknown` beside an integer; a parameter that is used elsewhere has the type of that place.
+#[tokio::test]
+async fn a_parameter_beside_an_integer_literal_is_an_integer() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (big bigint, small smallint); INSERT INTO t VALUES (5000000000, 7)").await;
+    for (sql, expected) in [
+        ("SELECT 1 WHERE 1 = $1", "int4"),
+        ("SELECT $1 + 1", "int4"),
+        ("SELECT 10 - $1 AS left", "int4"),
+        ("SELECT 1 WHERE $1 > 5000000000", "int8"),
+        ("SELECT big FROM t WHERE big = $1", "int8"),
+        ("SELECT big FROM t WHERE big = $1 AND $1 > 0", "int8"),
+        ("SELECT big FROM t WHERE small = $1", "int2"),
+        ("SELECT $1::bigint + 1", "int8"),
+        ("SELECT (SELECT count(*) FROM t WHERE 1 < $1)", "int4"),
+    ] {
+        let prepared = client.prepare(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        assert_eq!(prepared.params()[0].name(), expected, "{sql}");
+    }
+    let sum: i32 = client.query_one("SELECT $1 + 1", &[&41_i32]).await.unwrap().get(0);
+    assert_eq!(sum, 42);
+    let declared = client.prepare_typed("SELECT $1 + 1", &[tokio_postgres::types::Type::INT8]).await.unwrap();
+    let sum: i64 = client.query_one(&declared, &[&5_000_000_000_i64]).await.unwrap().get(0);
+    assert_eq!(sum, 5_000_000_001);
+}
