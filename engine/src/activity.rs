@@ -21,11 +21,11 @@ use advisory::{Advisory, Until};
 /// Bytes of a statement that are shown, as PostgreSQL's `track_activity_query_size`.
 const SHOWN_BYTES_MAX: usize = 1_024;
 
-/// All open sessions of a gateway, and the advisory locks that they hold.
+/// All open sessions of a gateway, and the locks that they hold.
 #[derive(Debug, Default)]
 pub struct Activity {
     backends: Mutex<BTreeMap<i32, Backend>>,
-    advisory: Advisory,
+    advisory: Arc<Advisory>,
 }
 
 /// An open session.
@@ -140,7 +140,7 @@ impl Activity {
     }
 
     /// Returns the locks of sessions.
-    pub(crate) fn advisory(&self) -> &Advisory {
+    pub(crate) fn advisory(&self) -> &Arc<Advisory> {
         &self.advisory
     }
 }

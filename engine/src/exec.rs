@@ -65,6 +65,7 @@ pub(crate) mod query;
 pub mod refresh;
 mod returning;
 pub(crate) mod rewrite_rows;
+mod row_locks;
 pub(crate) mod runtime;
 pub(crate) mod search;
 pub(crate) mod secrets;
@@ -401,6 +402,7 @@ impl Engine {
         ctx: &StatementContext,
     ) -> Result<Outcome> {
         ensure_runnable(session, plan)?;
+        let _writing = row_locks::writing(self, session, plan, ctx).await?;
         match self.dispatch(session, plan, parameters, ctx).await {
             Err(error) => Err(self.failed_on(&written(plan), error).await),
             done => done,
@@ -583,7 +585,8 @@ fn ensure_runnable(session: &Session, plan: &Plan) -> Result<()> {
             "current transaction is aborted, commands ignored until end of transaction block",
         ));
     }
-    match writes(plan) {
+    let locks = matches!(plan, Plan::Query(query) if query.locking.is_some()).then_some("SELECT FOR UPDATE");
+    match writes(plan).or(locks) {
         Some(command) if session.settings.transaction_read_only() => Err(SqlError::new(
             SqlState::READ_ONLY_SQL_TRANSACTION,
             format!("cannot execute {command} in a read-only transaction"),

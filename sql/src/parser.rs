@@ -13,6 +13,7 @@ mod refresh;
 mod session;
 mod show;
 mod user;
+mod with;
 
 use crate::ast::Statement;
 use crate::cursor::Cursor;

@@ -53,6 +53,7 @@ mod refresh;
 mod registry;
 mod rest;
 mod returning;
+mod row_locks;
 mod rows;
 mod searching;
 mod secrets;

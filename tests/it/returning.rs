@@ -69,3 +69,43 @@ async fn z02_returning_takes_the_right_to_select() {
     }
     assert_eq!(rows(&admin, "SELECT count(*) FROM t").await, ["1"]);
 }
+
+#[tokio::test]
+async fn queries_before_a_change_are_read_by_it() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (id int, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 6) AS s(i)").await;
+    for (statement, expected) in [
+        ("WITH x AS (SELECT id FROM t WHERE id < 3) UPDATE t SET n = 1 FROM x WHERE t.id = x.id RETURNING t.id", "1 2"),
+        (
+            "WITH X (a) AS (SELECT 3), y AS (SELECT a + 1 AS b FROM x) UPDATE t SET n = 2 WHERE id IN (SELECT b FROM y) RETURNING id",
+            "4",
+        ),
+        ("WITH x AS (SELECT 5 AS id) DELETE FROM t USING x AS y WHERE t.id = y.id RETURNING t.id", "5"),
+        ("WITH x AS (SELECT max(id) AS id FROM t) DELETE FROM t WHERE id = (SELECT id FROM x) RETURNING id", "6"),
+        (
+            "WITH x AS (SELECT 7 AS id) INSERT INTO t WITH y AS (SELECT id + 1 AS id FROM x) SELECT id, 7 FROM y RETURNING id",
+            "8",
+        ),
+        (
+            "WITH x AS (SELECT 1 AS id) UPDATE t SET n = 9 WHERE id IN (WITH x AS (SELECT 2 AS id) SELECT id FROM x) RETURNING id",
+            "2",
+        ),
+        (
+            "WITH x AS (SELECT id FROM t ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+             UPDATE t SET n = 10 FROM x WHERE t.id = x.id RETURNING t.n",
+            "10",
+        ),
+    ] {
+        let mut answer = rows(&client, statement).await;
+        answer.sort();
+        assert_eq!(answer.join(" "), expected, "{statement}");
+    }
+    let refused = error(&client, "WITH RECURSIVE x AS (SELECT 1 AS a) DELETE FROM t USING x").await;
+    assert!(refused.starts_with("0A000: "), "{refused}");
+    // Each reads the one before it twice; nobody waits for the end of that.
+    let doubled: Vec<String> =
+        (1..40).map(|n| format!("x{n} AS (SELECT a.id FROM x{m} a, x{m} b)", m = n - 1)).collect();
+    let bomb = format!("WITH x0 AS (SELECT 1 AS id), {} DELETE FROM t USING x39 WHERE false", doubled.join(", "));
+    assert!(error(&client, &bomb).await.starts_with("0A000: "));
+}

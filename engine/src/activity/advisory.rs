@@ -1,12 +1,14 @@
-//! Advisory locks: numbers that sessions agree to mean something by (PostgreSQL documentation, "Advisory Locks").
+//! Locks that sessions wait for: advisory locks, numbers that sessions agree to mean something by (PostgreSQL
+//! documentation, "Advisory Locks"), and those of the rows of a table (see [`crate::exec::row_locks`]).
 //!
 //! Migration tools hold one while they work, so that two of them do not work at once. A lock belongs to a session of
 //! this gateway; it ends with its session, with its transaction if it was taken for that, or when it is given back as
 //! often as it was taken. Who waits is woken whenever a lock ends; nobody is first in line.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lancegate_catalog::TableId;
 use tokio::sync::Notify;
 
 /// Holds of all sessions, at most.
@@ -23,6 +25,8 @@ pub(crate) struct Key {
 pub(crate) enum Number {
     One(i64),
     Two(i32, i32),
+    /// Not a number: the rows of a table.
+    Rows(TableId),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,15 @@ pub(crate) enum Mode {
     Exclusive,
     /// Beside others that are shared.
     Shared,
+    /// Beside others that write.
+    Writing,
+}
+
+impl Mode {
+    /// Returns whether two sessions may hold a lock in these modes at one time.
+    fn goes_beside(self, other: Mode) -> bool {
+        self == other && self != Self::Exclusive
+    }
 }
 
 /// When a lock ends, at the latest.
@@ -37,6 +50,8 @@ pub(crate) enum Mode {
 pub(crate) enum Until {
     Session,
     Transaction,
+    /// A [`Held`] says when.
+    Statement,
 }
 
 /// Why a lock cannot be had.
@@ -100,16 +115,25 @@ impl Advisory {
         }
     }
 
+    /// Takes a lock as [`Self::lock`] does, until the answer is dropped.
+    ///
+    /// # Errors
+    /// [`Refused::Deadlock`], [`Refused::Full`].
+    pub(crate) async fn hold(self: &Arc<Self>, pid: i32, key: &Key, mode: Mode) -> Result<Held, Refused> {
+        self.lock(pid, key, mode, Until::Statement).await?;
+        Ok(Held { locks: Arc::clone(self), pid, key: key.clone(), mode })
+    }
+
     /// Gives a lock of the session back once. Returns whether it was held.
     pub(crate) fn unlock(&self, pid: i32, key: &Key, mode: Mode) -> bool {
-        let held = self.state().give_back(pid, key, mode);
+        let held = self.state().give_back(pid, key, mode, Until::Session);
         self.ended.notify_waiters();
         held
     }
 
     /// Ends the locks that a session holds until then. Those of a transaction end with the session, too.
     pub(crate) fn end(&self, pid: i32, until: Until) {
-        let ended = self.state().end(pid, |hold| until == Until::Session || hold.until == Until::Transaction);
+        let ended = self.state().end(pid, |hold| until == Until::Session || hold.until != Until::Session);
         if ended {
             self.ended.notify_waiters();
         }
@@ -123,6 +147,22 @@ impl Advisory {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lock that ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    locks: Arc<Advisory>,
+    pid: i32,
+    key: Key,
+    mode: Mode,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.locks.state().give_back(self.pid, &self.key, self.mode, Until::Statement);
+        self.locks.ended.notify_waiters();
     }
 }
 
@@ -148,7 +188,7 @@ impl State {
     /// The sessions that keep one from a lock.
     fn holders(&self, pid: i32, key: &Key, mode: Mode) -> Vec<i32> {
         let holds = self.held.get(key).map(Vec::as_slice).unwrap_or_default();
-        let against = |hold: &&Hold| hold.pid != pid && (mode == Mode::Exclusive || hold.mode == Mode::Exclusive);
+        let against = |hold: &&Hold| hold.pid != pid && !mode.goes_beside(hold.mode);
         holds.iter().filter(against).map(|hold| hold.pid).collect()
     }
 
@@ -167,9 +207,9 @@ impl State {
         Ok(())
     }
 
-    fn give_back(&mut self, pid: i32, key: &Key, mode: Mode) -> bool {
+    fn give_back(&mut self, pid: i32, key: &Key, mode: Mode, until: Until) -> bool {
         let Some(holds) = self.held.get_mut(key) else { return false };
-        let own = |hold: &&mut Hold| hold.pid == pid && hold.mode == mode && hold.until == Until::Session;
+        let own = |hold: &&mut Hold| hold.pid == pid && hold.mode == mode && hold.until == until;
         let Some(hold) = holds.iter_mut().find(own) else { return false };
         hold.count -= 1;
         holds.retain(|hold| hold.count > 0);
@@ -209,7 +249,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
@@ -246,6 +285,25 @@ mod tests {
         locks.end(1, Until::Session);
         assert_eq!(locks.try_lock(2, &key(2), Mode::Exclusive, Until::Session), Ok(()));
         locks.unlock_all(2);
+        assert!(locks.state().held.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_writes_goes_beside_who_writes_and_beside_nobody_else() {
+        let locks = Arc::new(Advisory::default());
+        let one = locks.hold(1, &key(1), Mode::Writing).await.unwrap();
+        let two = locks.hold(2, &key(1), Mode::Writing).await.unwrap();
+        for mode in [Mode::Exclusive, Mode::Shared] {
+            assert_eq!(locks.try_lock(3, &key(1), mode, Until::Transaction), Err(Refused::Held), "{mode:?}");
+        }
+        drop(one);
+        assert_eq!(locks.try_lock(1, &key(1), Mode::Shared, Until::Transaction), Err(Refused::Held));
+        drop(two);
+        assert_eq!(locks.try_lock(3, &key(1), Mode::Shared, Until::Transaction), Ok(()));
+        assert_eq!(locks.try_lock(2, &key(1), Mode::Writing, Until::Transaction), Err(Refused::Held));
+        // Its own locks are in nobody's way.
+        drop(locks.hold(3, &key(1), Mode::Writing).await.unwrap());
+        locks.end(3, Until::Transaction);
         assert!(locks.state().held.is_empty());
     }
 

@@ -7,18 +7,20 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, SendableRecordBatchStream};
 use futures::{StreamExt, TryStreamExt};
 
 use crate::error::{Result, SqlError};
-use crate::exec::{Engine, Outcome, RowsTag};
+use crate::exec::dml::gave_up;
+use crate::exec::{Engine, Outcome, RowsTag, row_locks};
 use crate::session::{Session, StatementContext};
 use crate::sql::plan::QueryPlan;
+use crate::sql::plan::query::Locking;
 
 /// Runs a SELECT.
 pub(super) async fn select(
     engine: &Engine,
-    _session: &Session,
+    session: &Session,
     plan: &QueryPlan,
     parameters: Vec<ScalarValue>,
     ctx: &StatementContext,
@@ -29,9 +31,26 @@ pub(super) async fn select(
         let batch = labeled(columns, 1, &plan.columns)?;
         return Ok(Outcome::rows(batch, Arc::clone(&plan.columns), RowsTag::Counted("SELECT")));
     }
-    let stream = rows(engine, plan, parameters, ctx).await?;
+    let stream = match &plan.locking {
+        None => rows(engine, plan, parameters, ctx).await?,
+        Some(locking) if row_locks::take(engine, session, &locking.locks, ctx).await? => {
+            rows(engine, &again(engine, plan, locking).await?, parameters, ctx).await?
+        }
+        Some(_) => Box::pin(EmptyRecordBatchStream::new(Arc::clone(&plan.columns))),
+    };
     let stream = described(stream, &plan.columns);
     Ok(Outcome::Rows { schema: Arc::clone(&plan.columns), stream, tag: RowsTag::Counted("SELECT") })
+}
+
+/// Binds a query again now that it has its locks: what it has waited for is there to be read.
+async fn again(engine: &Engine, plan: &QueryPlan, locking: &Locking) -> Result<QueryPlan> {
+    let binding = locking.clone();
+    let newest = engine.runtime().run(async move { Box::pin(binding.bind()).await }).await?;
+    // Its names may stand for something else now, which nobody has been asked for.
+    match newest.reads == plan.reads && newest.columns == plan.columns {
+        true => Ok(newest),
+        false => Err(gave_up()),
+    }
 }
 
 /// Returns the rows of a query. The stream ends with 57014 when `ctx` is cancelled.

@@ -29,6 +29,7 @@ mod joins;
 pub(crate) mod keys;
 pub mod known;
 mod lateral;
+pub(crate) mod locking;
 pub mod names;
 mod on;
 pub mod outside;

@@ -9,6 +9,7 @@ use sqlparser::tokenizer::Token;
 use crate::ast::{Copy, Delete, Explain, ExplainFormat, ExplainOptions, Insert, Statement, Truncate, Update};
 use crate::cursor::Cursor;
 use crate::error::{ParseError, ParseErrorKind};
+use crate::parser::with::{self, Refused};
 
 const CHANGE_IN_QUERY_HINT: &str = "Run the change as a statement of its own.";
 
@@ -76,18 +77,32 @@ fn is_change(body: &SetExpr) -> bool {
     matches!(body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
 }
 
-/// Turns `WITH … INSERT … <query>` into the `INSERT` whose query has the `WITH`.
+/// Puts the queries of `WITH` into the change that follows it.
 fn change_with_ctes(with: native::With, body: SetExpr, start: &Cursor<'_>) -> Result<Statement, ParseError> {
-    let hint = "Put the WITH clause into a subquery of the statement.";
-    let SetExpr::Insert(native::Statement::Insert(mut insert)) = body else {
-        return Err(start.refuse("WITH before UPDATE, DELETE or MERGE", hint));
+    ensure_reads_only(&with, start)?;
+    let mut statement = match body {
+        SetExpr::Insert(mut statement) => {
+            // Its query has a place for them.
+            if let native::Statement::Insert(native::Insert { source: Some(source), .. }) = &mut statement
+                && source.with.is_none()
+            {
+                source.with = Some(with);
+                ensure_reads_only(&statement, start)?;
+                return wrap_change(statement).ok_or_else(|| start.unexpected());
+            }
+            statement
+        }
+        SetExpr::Update(statement) | SetExpr::Delete(statement) => statement,
+        _ => return Err(start.refuse("WITH before MERGE", "Put its queries into the USING clause.")),
     };
-    match insert.source.as_deref_mut() {
-        Some(source) if source.with.is_none() => source.with = Some(with),
-        _ => return Err(start.refuse("WITH before this INSERT", hint)),
-    }
-    ensure_reads_only(&insert, start)?;
-    Ok(Statement::Insert(Insert(Box::new(insert))))
+    with::inline(with, &mut statement).map_err(|refused| match refused {
+        Refused::Recursive => {
+            start.refuse("WITH RECURSIVE before this statement", "Put it into a subquery of the statement.")
+        }
+        Refused::TooMany => start.refuse("WITH whose queries are read so often", "Put them into a temporary table."),
+    })?;
+    ensure_reads_only(&statement, start)?;
+    wrap_change(statement).ok_or_else(|| start.unexpected())
 }
 
 /// Refuses row changes and new tables within a query. They parse, but whoever

@@ -27,6 +27,7 @@ use crate::sql::parameters::{self, Parameters};
 use crate::sql::resolve::{self, BoundTable, object_of};
 use crate::sql::rewrite::Found;
 use crate::sql::rewrite::keys::Keyed;
+use crate::sql::rewrite::locking;
 use crate::sql::rewrite::versions::{self, Versioned, Versions};
 use crate::sql::state::PlannerState;
 use crate::sql::{checks, functions, guard, labels, literals, multisets, rewrite, uuid};
@@ -37,11 +38,13 @@ use crate::system::{self, SYSTEM_DATABASE, SystemContext};
 
 pub(crate) mod binder;
 pub(crate) mod calls;
+mod locks;
 pub(crate) mod one_row;
 mod origins;
 pub(crate) mod registered;
 
 use binder::Binder;
+pub use locks::{Locking, RowLock};
 use one_row::OneRow;
 pub(crate) use origins::Origin;
 
@@ -67,6 +70,8 @@ pub struct QueryPlan {
     pub target: Option<Arc<Dataset>>,
     /// How a query that reads nothing is evaluated on the spot.
     pub one_row: Option<OneRow>,
+    /// The locks that it takes before it reads.
+    pub locking: Option<Box<Locking>>,
     /// What the plan was made from, if that can be compared with what is there
     /// later; otherwise it is used once.
     pub basis: Option<Basis>,
@@ -110,7 +115,14 @@ impl Planner {
     /// # Errors
     /// What PostgreSQL answers for names and types that do not fit.
     pub(super) async fn plan_query(&self, statement: &Native) -> Result<Plan> {
-        Ok(Plan::Query(Box::new(self.bind_query(statement.clone()).await?)))
+        let mut query = statement.clone();
+        let locked =
+            locking::take(&mut query).map_err(|(error, at)| error.at(position::of(&self.text, at.line, at.column)))?;
+        if locked.is_empty() {
+            return Ok(Plan::Query(Box::new(self.bind_query(query).await?)));
+        }
+        let plan = self.bind_query(query.clone()).await?;
+        Ok(Plan::Query(Box::new(self.with_locks(plan, query, locked).await?)))
     }
 
     /// Binds a query.
@@ -389,7 +401,18 @@ impl Planner {
         let target = loaded.values().find_map(|relation| relation.target.clone());
         let one_row = OneRow::of(&analyzed, parameters.reported.len(), &state)?;
         let basis = self.basis(&state, loaded);
-        Ok(QueryPlan { logical: analyzed, columns, parameters, reads, state, sources, target, one_row, basis })
+        Ok(QueryPlan {
+            logical: analyzed,
+            columns,
+            parameters,
+            reads,
+            state,
+            sources,
+            target,
+            one_row,
+            locking: None,
+            basis,
+        })
     }
 
     /// Returns what a plan was made from, if all of it can be looked up again.
