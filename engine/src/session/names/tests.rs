@@ -15,7 +15,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let catalog = Catalog::open(&folder.path().join("catalog.db")).await.unwrap();
+        let catalog = Catalog::open_sqlite(&folder.path().join("catalog.db")).await.unwrap();
         let created_at = DateTime::UNIX_EPOCH;
         let database = Database { name: "db".to_owned(), location: String::new(), created_at };
         catalog.create_database(database).await.unwrap();
