@@ -58,6 +58,12 @@ impl fmt::Display for EntityKind {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogError {
+    /// What a change is about has another name or owner than when it was decided.
+    #[error("\"{name}\" was changed meanwhile")]
+    ChangedMeanwhile {
+        /// What it was called.
+        name: String,
+    },
     /// Another job with the same exclusive key is not finished.
     #[error("job {active} is already active")]
     Busy {

@@ -403,9 +403,18 @@ impl Engine {
     ) -> Result<Outcome> {
         ensure_runnable(session, plan)?;
         let _writing = row_locks::writing(self, session, plan, ctx).await?;
+        let in_block = session.transaction == TransactionStatus::InBlock;
+        let needs = if in_block { session.names.stored(authorize::requirements(plan)) } else { Vec::new() };
+        let before = session.names.mark();
         match self.dispatch(session, plan, parameters, ctx).await {
             Err(error) => Err(self.failed_on(&written(plan), error).await),
-            done => done,
+            done => {
+                // COMMIT asks for it again.
+                if in_block && session.names.mark() != before {
+                    session.names.require(needs);
+                }
+                done
+            }
         }
     }
 

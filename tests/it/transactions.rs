@@ -244,7 +244,8 @@ async fn privileges_change_with_the_block() {
         "BEGIN; REVOKE SELECT ON t FROM USER guest; CREATE TABLE u AS SELECT 2 AS a; GRANT SELECT ON u TO USER guest",
     )
     .await;
-    assert_eq!(rows(&admin, "SELECT has_table_privilege('guest', 't', 'SELECT')").await, ["f"]);
+    // What it gives on others and takes from them begins with COMMIT.
+    assert_eq!(rows(&admin, "SELECT has_table_privilege('guest', 't', 'SELECT')").await, ["t"]);
     assert_eq!(rows(&admin, "SELECT has_table_privilege('guest', 'u', 'SELECT')").await, ["t"]);
     assert_eq!(rows(&guest, "SELECT a FROM t").await, ["1"]);
     assert!(error(&guest, "SELECT a FROM u").await.starts_with("42P01: "));
@@ -370,4 +371,98 @@ async fn a_rollback_says_what_it_does_not_undo_and_only_that() {
     let loud = said("BEGIN; CREATE TABLE u (a int); INSERT INTO u VALUES (1); INSERT INTO t VALUES (1); ROLLBACK");
     assert!(loud.contains("WARNING") && loud.contains("\"t\"") && !loud.contains("\"u\""), "{loud}");
     assert_eq!(said("SELECT a FROM t").trim(), "1");
+}
+
+/// A block keeps no privilege, name or grant that somebody has taken away meanwhile.
+#[tokio::test]
+async fn a_block_is_asked_again_at_commit_what_it_may() {
+    let gateway = Gateway::start();
+    let admin = gateway.connect().await;
+    let guest = user(&gateway, &admin, "guest").await;
+    run(
+        &admin,
+        "GRANT CREATE TABLE ON DATABASE lancegate TO USER guest; CREATE USER third PASSWORD 'a third long password'",
+    )
+    .await;
+    let fresh = "DROP TABLE IF EXISTS t; CREATE TABLE t AS SELECT 1 AS a; GRANT OWNERSHIP ON TABLE t TO USER guest";
+    // What the guest does in a block, what takes his right to it away, and what COMMIT answers.
+    for (change, meanwhile, expected) in [
+        ("COMMENT ON TABLE t IS 'mine'", "GRANT OWNERSHIP ON TABLE t TO USER lancegate", "4"),
+        ("ALTER TABLE t RENAME TO w", "GRANT OWNERSHIP ON TABLE t TO USER lancegate", "4"),
+        ("DROP TABLE t", "GRANT OWNERSHIP ON TABLE t TO USER lancegate", "4"),
+        ("GRANT SELECT ON TABLE t TO USER third", "GRANT OWNERSHIP ON TABLE t TO USER lancegate", "42501"),
+        ("COMMENT ON TABLE t IS 'mine'", "ALTER TABLE t RENAME TO x; CREATE TABLE t AS SELECT 2 AS a", "40001"),
+        ("GRANT SELECT ON TABLE t TO USER guest", "DROP TABLE t; CREATE TABLE t AS SELECT 2 AS a", "42501"),
+        ("CREATE TABLE new AS SELECT 1 AS a", "REVOKE CREATE TABLE ON DATABASE lancegate FROM USER guest", "42501"),
+    ] {
+        run(&admin, fresh).await;
+        run(&guest, &format!("BEGIN; {change}")).await;
+        run(&admin, meanwhile).await;
+        let before =
+            rows(&admin, "SELECT relname, obj_description(oid) FROM pg_class WHERE relkind = 'r' ORDER BY 1").await;
+        let refused = error(&guest, "COMMIT").await;
+        assert!(refused.starts_with(expected), "{change}: {refused}");
+        let after =
+            rows(&admin, "SELECT relname, obj_description(oid) FROM pg_class WHERE relkind = 'r' ORDER BY 1").await;
+        assert_eq!(before, after, "{change}");
+        assert_eq!(rows(&admin, "SELECT has_table_privilege('third', 't', 'SELECT')").await, ["f"], "{change}");
+        run(&admin, "DROP TABLE IF EXISTS x; GRANT CREATE TABLE ON DATABASE lancegate TO USER guest").await;
+    }
+    // A grant of the block gives its session nothing before.
+    run(&admin, "BEGIN; GRANT SELECT ON TABLE t TO USER guest").await;
+    assert!(error(&guest, "SELECT a FROM t").await.starts_with("42501: "));
+    run(&admin, "ROLLBACK").await;
+    // Several changes of one block under its own names are asked for under those of the store.
+    run(&admin, fresh).await;
+    run(&guest, "BEGIN; ALTER TABLE t RENAME TO u; COMMENT ON TABLE u IS 'renamed'; CREATE TABLE w AS SELECT a FROM u")
+        .await;
+    run(&guest, "ALTER TABLE w RENAME TO t; COMMENT ON TABLE t IS 'made'; DROP TABLE u; COMMIT").await;
+    assert_eq!(rows(&guest, "SELECT a, obj_description('t'::regclass) FROM t").await, ["1|made"]);
+}
+
+#[tokio::test]
+async fn a_repeatable_block_that_has_written_beside_others_changes_no_rows_of_theirs() {
+    let gateway = Gateway::start();
+    let (client, other) = (gateway.connect().await, gateway.connect().await);
+    run(&client, "CREATE TABLE t (a int, b int); INSERT INTO t VALUES (1, 1), (2, 2)").await;
+    for (own, change) in [
+        ("INSERT INTO t VALUES (3, 3)", "UPDATE t SET b = 0 WHERE a = 1"),
+        ("INSERT INTO t VALUES (3, 3)", "DELETE FROM t WHERE a = 1"),
+        ("SELECT 1", "DELETE FROM t WHERE a = 1"),
+        ("UPDATE t SET b = b WHERE false", "UPDATE t SET b = 0 WHERE a = 1"),
+    ] {
+        run(&client, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT b FROM t WHERE a = 1").await;
+        run(&other, "UPDATE t SET b = b + 100 WHERE a = 1").await;
+        run(&client, own).await;
+        let refused = error(&client, change).await;
+        assert!(refused.starts_with("40001: "), "{own}; {change}: {refused}");
+        run(&client, "ROLLBACK; DELETE FROM t WHERE a = 3").await;
+    }
+    assert_eq!(rows(&other, "SELECT b FROM t WHERE a = 1").await, ["401"]);
+    // Alone it may write as often as it likes, and sees what it wrote while others go on.
+    run(
+        &client,
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; UPDATE t SET b = 5 WHERE a = 1; UPDATE t SET b = b + 1 WHERE a = 1",
+    )
+    .await;
+    run(&other, "INSERT INTO t VALUES (9, 9)").await;
+    assert_eq!(rows(&client, "SELECT a, b FROM t ORDER BY a").await, ["1|6", "2|2"]);
+    run(&client, "COMMIT").await;
+}
+
+#[tokio::test]
+async fn schemas_of_a_block_are_made_and_dropped_in_it() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "BEGIN; CREATE SCHEMA s; CREATE TABLE s.t (a int); DROP TABLE s.t; DROP SCHEMA s; COMMIT").await;
+    run(&client, "BEGIN; CREATE SCHEMA s; DROP SCHEMA IF EXISTS s; CREATE SCHEMA s; COMMIT").await;
+    run(&client, "BEGIN; DROP SCHEMA s").await;
+    assert!(error(&client, "DROP SCHEMA s").await.starts_with("3F000: "));
+    run(&client, "ROLLBACK; DROP SCHEMA s; CREATE TABLE t AS SELECT 1 AS a").await;
+    assert!(error(&client, "BEGIN; DROP TABLE t, t").await.starts_with("42P01: "));
+    run(&client, "ROLLBACK; BEGIN; ALTER TABLE t RENAME TO u").await;
+    let refused = error(&client, "CREATE MATERIALIZED VIEW m AS SELECT a FROM u").await;
+    assert!(refused.starts_with("25001: "), "{refused}");
+    run(&client, "ROLLBACK").await;
+    assert_eq!(rows(&client, "SELECT a FROM t").await, ["1"]);
 }

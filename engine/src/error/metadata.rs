@@ -46,6 +46,11 @@ impl From<CatalogError> for SqlError {
                 .hint("Make the file and its folder writable for the gateway, and run the statement again."),
             CatalogError::Locked { .. } => Self::new(SqlState::LOCK_NOT_AVAILABLE, message)
                 .hint("End whatever has it open, a backup or a SQLite shell, and run the statement again."),
+            CatalogError::ChangedMeanwhile { .. } => {
+                Self::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+                    .detail(format!("Relation {message}."))
+                    .hint("Run the transaction again.")
+            }
             CatalogError::Busy { .. } => Self::new(SqlState::OBJECT_IN_USE, message),
             CatalogError::IllegalTransition { .. } => Self::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message),
             CatalogError::IdempotencyConflict { .. } => Self::new(SqlState::DUPLICATE_OBJECT, message),

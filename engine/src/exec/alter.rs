@@ -71,7 +71,7 @@ pub(super) async fn alter(
         }
     }
     if plan.actions.iter().any(|action| !matches!(action, AlterAction::RenameTable(_))) {
-        session::wrote(session, table);
+        session::altered(session, table);
     }
     Ok(Outcome::Done("ALTER TABLE".to_owned()))
 }

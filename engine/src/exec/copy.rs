@@ -92,8 +92,8 @@ pub(super) async fn copy_from(
         Ok::<_, DataFusionError>(batch.map(|batch| (batch, reader)))
     });
     let rows = filled(Box::pin(RecordBatchStreamAdapter::new(schema, rows)), filling);
-    let count = dml::append(engine, table, rows).await?;
-    session::wrote(session, table);
+    let (count, version) = dml::append_at(engine, table, rows).await?;
+    session::committed(session, table, Some(version));
     Ok(Outcome::Done(format!("COPY {count}")))
 }
 

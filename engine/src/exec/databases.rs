@@ -9,8 +9,8 @@ use lancegate_auth::Object;
 use lancegate_catalog::{Database, Namespace, ObjectChange, Properties};
 
 use crate::error::{Result, SqlError};
-use crate::exec::{DEFAULT_DATABASE, Engine, Outcome, tables};
-use crate::session::{NoticeSeverity, Session};
+use crate::exec::{DEFAULT_DATABASE, Engine, Outcome, session, tables};
+use crate::session::{NoticeSeverity, Session, TransactionStatus};
 use crate::sql::plan::DatabasePlan;
 use crate::sql::plan::databases::Contents;
 use crate::sql::resolve::schema_of;
@@ -46,6 +46,7 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &DatabaseP
                 properties: properties.clone(),
             };
             engine.catalog().apply(vec![change]).await?;
+            session::changed(session, &schema_of(path));
             Ok(Outcome::Done("ALTER SCHEMA".to_owned()))
         }
         DatabasePlan::DropSchemas { schemas, contents } => {
@@ -115,6 +116,10 @@ fn drop_schemas<'a>(
 ) -> BoxFuture<'a, Result<()>> {
     let Contents { relations, functions, secrets } = contents;
     Box::pin(async move {
+        if session.transaction != TransactionStatus::Idle && !functions.is_empty() {
+            let message = "DROP SCHEMA of a schema with Functions cannot run inside a transaction block";
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
         tables::drop_with(engine, session, &[], relations).await?;
         for (name, version) in functions {
             engine.catalog().drop_function(name.clone(), *version, crate::clock::now()).await?;

@@ -49,32 +49,24 @@ pub(super) async fn insert(
     let keeper = Keeper::of(engine, plan.returning.as_ref());
     let keeping = (keeper.clone(), Some(&session.numbers));
     let committer = Committer::new(engine, &plan.table.record);
-    let (count, _) = append_kept(&committer, &plan.table, rows, keeping).await?;
-    session::wrote(session, &plan.table);
+    let (count, version) = append_kept(&committer, &plan.table, rows, keeping).await?;
+    session::committed(session, &plan.table, Some(version));
     returning::answer(keeper, engine, format!("INSERT 0 {count}"), ctx).await
-}
-
-/// Appends rows to a table in one commit and returns how many.
-///
-/// # Errors
-/// 23502, and what the rows and the storage raise; nothing is visible then.
-pub(crate) async fn append(engine: &Engine, table: &BoundTable, rows: SendableRecordBatchStream) -> Result<u64> {
-    append_at(engine, table, rows).await.map(|(count, _)| count)
 }
 
 /// Appends rows to a table that has no name yet and returns how many.
 ///
 /// # Errors
-/// As [`append`].
+/// As [`append_at`].
 pub(super) async fn append_first(engine: &Engine, table: &BoundTable, rows: SendableRecordBatchStream) -> Result<u64> {
     let committer = Committer::unnamed(engine, &table.record);
     append_kept(&committer, table, rows, (None, None)).await.map(|(count, _)| count)
 }
 
-/// Appends rows as [`append`] does and returns how many, and the version that has them.
+/// Appends rows to a table in one commit and returns how many, and the version that has them.
 ///
 /// # Errors
-/// As [`append`].
+/// 23502, and what the rows and the storage raise; nothing is visible then.
 pub(crate) async fn append_at(
     engine: &Engine,
     table: &BoundTable,
@@ -134,6 +126,7 @@ pub(super) async fn update(
     parameters: Vec<ScalarValue>,
     ctx: &StatementContext,
 ) -> Result<Outcome> {
+    ensure_told_apart(session, &plan.table)?;
     let keeper = Keeper::of(engine, plan.returning.as_ref());
     if plan.assigned.is_empty() {
         return returning::answer(keeper, engine, "UPDATE 0".to_owned(), ctx).await;
@@ -156,8 +149,7 @@ pub(super) async fn update(
         let changed = engine.runtime().run_to_end(changing).await;
         match changed {
             Ok(changed) => {
-                session.committed = changed.version;
-                session::wrote(session, &plan.table);
+                session::committed(session, &plan.table, changed.version);
                 return returning::answer(keeper, engine, format!("UPDATE {}", changed.rows), ctx).await;
             }
             Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
@@ -178,14 +170,14 @@ pub(super) async fn delete(
     parameters: Vec<ScalarValue>,
     ctx: &StatementContext,
 ) -> Result<Outcome> {
+    ensure_told_apart(session, &plan.table)?;
     let Some((rows, rebind)) = &plan.rows else {
         let is_pinned = Caller::of(session).repeats_reads();
         let changed = match delete_all(engine, &plan.table, if is_pinned { 1 } else { ATTEMPTS_MAX }).await {
             Err(error) if is_pinned && lost_race(&error) => return Err(changed_since()),
             changed => changed?,
         };
-        session.committed = changed.version;
-        session::wrote(session, &plan.table);
+        session::committed(session, &plan.table, changed.version);
         return Ok(Outcome::Done(format!("DELETE {}", changed.rows)));
     };
     let keeper = Keeper::of(engine, plan.returning.as_ref());
@@ -200,8 +192,7 @@ pub(super) async fn delete(
         let changed = engine.runtime().run_to_end(changing).await;
         match changed {
             Ok(changed) => {
-                session.committed = changed.version;
-                session::wrote(session, &plan.table);
+                session::committed(session, &plan.table, changed.version);
                 return returning::answer(keeper, engine, format!("DELETE {}", changed.rows), ctx).await;
             }
             Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
@@ -226,7 +217,7 @@ pub(super) async fn truncate(
             return Err(ctx.error());
         }
         delete_all(engine, table, ATTEMPTS_MAX).await?;
-        session::wrote(session, table);
+        session::altered(session, table);
     }
     Ok(Outcome::Done("TRUNCATE TABLE".to_owned()))
 }
@@ -295,6 +286,16 @@ pub(super) fn version_of(bound: &QueryPlan) -> Result<Arc<Dataset>> {
 
 pub(super) fn lost_race(error: &SqlError) -> bool {
     error.code == SqlState::SERIALIZATION_FAILURE
+}
+
+/// Refuses to change rows of a version in which the open block cannot tell the changes of others from its own.
+///
+/// # Errors
+/// 40001.
+pub(super) fn ensure_told_apart(session: &Session, table: &BoundTable) -> Result<()> {
+    let key = (table.record.id, session.branch.clone());
+    let mixed = Caller::of(session).repeats_reads() && session.pins.is_mixed(&key);
+    if mixed { Err(changed_since()) } else { Ok(()) }
 }
 
 /// Returns the 40001 of a change of rows that others have changed since the block began.

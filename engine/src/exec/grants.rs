@@ -76,7 +76,7 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &GrantPlan
 }
 
 /// Ensures that there is whoever a privilege is granted to; a role comes into being by its name.
-async fn ensure_subjects<'a>(engine: &Engine, subjects: impl Iterator<Item = &'a Subject>) -> Result<()> {
+pub(super) async fn ensure_subjects<'a>(engine: &Engine, subjects: impl Iterator<Item = &'a Subject>) -> Result<()> {
     for subject in subjects {
         match subject {
             Subject::User(user) => ensure_user(engine, user).await?,

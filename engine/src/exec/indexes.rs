@@ -92,7 +92,7 @@ async fn create(
         });
         match committed.await {
             Ok(_) => {
-                session::wrote(session, &plan.table);
+                session::altered(session, &plan.table);
                 return Ok(Outcome::Done("CREATE INDEX".to_owned()));
             }
             Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
@@ -139,7 +139,7 @@ async fn drop(engine: &Engine, session: &mut Session, plan: &DropIndexPlan) -> R
     }
     for (table, branch, name) in &plan.indexes {
         drop_one(engine, session, (table, branch.as_deref()), name).await?;
-        session::wrote(session, table);
+        session::altered(session, table);
     }
     Ok(Outcome::Done("DROP INDEX".to_owned()))
 }

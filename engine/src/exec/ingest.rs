@@ -94,12 +94,12 @@ async fn ingested(
             let schema = taken(table, &rows.schema())?;
             let rows = filled(conformed(rows, &schema), filling);
             let (inserted, version) = dml::append_at(engine, table, rows).await?;
-            block::wrote(session, table);
+            block::altered(session, table);
             Ok(Ingested { inserted, version, ..Ingested::default() })
         }
         IngestPlan::Overwrite { table, schema } => {
             let version = overwrite(engine, table, conformed(rows, schema)).await?;
-            block::wrote(session, table);
+            block::altered(session, table);
             Ok(Ingested { version, ..Ingested::default() })
         }
         IngestPlan::Merge { table, merge, filling } => {
@@ -110,7 +110,7 @@ async fn ingested(
                 None => rows,
             };
             let merged = Box::pin(run_merge(engine, table, merge, rows)).await?;
-            block::wrote(session, table);
+            block::altered(session, table);
             Ok(merged)
         }
     }

@@ -58,6 +58,11 @@ async fn create(
     ctx: &StatementContext,
 ) -> Result<Outcome> {
     const TAG: &str = "CREATE MATERIALIZED VIEW";
+    if session.names.have_changed() {
+        // Its rows are read by a job, which knows the names that everybody knows.
+        let message = format!("{TAG} cannot run inside a transaction block that has changed names");
+        return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).hint("Run it after COMMIT."));
+    }
     let name = plan.record.name.name.as_str();
     if tables::exists(engine, session, &plan.record.name, plan.if_not_exists).await? {
         return Ok(Outcome::batch(Answer::created(name, "exists").created_batch()?, TAG));

@@ -57,6 +57,7 @@ pub(super) async fn merge(
     parameters: Vec<ScalarValue>,
     ctx: &StatementContext,
 ) -> Result<Outcome> {
+    dml::ensure_told_apart(session, &plan.table)?;
     let keeper = Keeper::of(engine, plan.returning.as_ref());
     let numbers = Numbers::of(engine, &plan.table, Some(&session.numbers))?;
     let mut bound = plan.rows.clone();
@@ -109,8 +110,7 @@ pub(super) async fn merge(
         let merged = engine.runtime().run_to_end(async move { job.run(rows).await }).await;
         match merged {
             Ok(merged) => {
-                session.committed = merged.version;
-                session::wrote(session, &plan.table);
+                session::committed(session, &plan.table, merged.version);
                 return returning::answer(keeper, engine, tag(plan.command, merged), ctx).await;
             }
             Err(error) if dml::lost_race(&error) && attempt < dml::ATTEMPTS_MAX => {

@@ -86,10 +86,22 @@ fn listen(session: &mut Session, listens: bool) {
     session.channels.set(listens, in_block);
 }
 
+/// Remembers which version a statement has made by changing rows; none, if there were none.
+pub(crate) fn committed(session: &mut Session, table: &BoundTable, version: Option<u64>) {
+    session.committed = version;
+    session.pins.wrote((table.record.id, session.branch.clone()), version);
+    changed_table(session, table);
+}
+
+/// Remembers that a statement has changed columns, indexes or versions of a table.
+pub(crate) fn altered(session: &mut Session, table: &BoundTable) {
+    session.pins.altered((table.record.id, session.branch.clone()));
+    changed_table(session, table);
+}
+
 /// Remembers that a block has changed a table, for the warning of ROLLBACK.
-pub(crate) fn wrote(session: &mut Session, table: &BoundTable) {
+fn changed_table(session: &mut Session, table: &BoundTable) {
     let id = table.record.id;
-    session.pins.wrote((id, session.branch.clone()));
     let made_here =
         session.names.has_made(id) || session.temp.all().iter().any(|temp| temp.is_new && temp.record.id == id);
     // What the block has made itself goes with it.
@@ -223,6 +235,7 @@ async fn end(engine: &Engine, session: &mut Session, commit: bool, chain: bool) 
     session.channels.end_block(committed);
     session.savepoints.clear();
     session.written.clear();
+    let chain = chain && named.is_ok();
     session.transaction = if chain { TransactionStatus::InBlock } else { TransactionStatus::Idle };
     session.pins.end();
     if chain {

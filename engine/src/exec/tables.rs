@@ -224,29 +224,39 @@ fn notify_cascade(session: &Session, cascaded: &[Table]) {
 /// Removes tables: jobs are cancelled, names taken away, files deleted.
 ///
 /// # Errors
-/// As [`change_names`].
+/// As [`name_changes`].
 pub(super) async fn drop_tables(engine: &Engine, by: &str, tables: &[Table]) -> Result<()> {
-    change_names(engine, by, removal(tables), Vec::new(), tables).await
+    let closed = close_all(engine, tables).await?;
+    let dropped = name_changes(engine, by, (removal(tables), Vec::new()), tables, closed).await?;
+    delete_dropped(engine, dropped).await;
+    Ok(())
 }
 
 fn removal(tables: &[Table]) -> Vec<ObjectChange> {
     tables.iter().map(|table| ObjectChange::DropTable { id: table.id }).collect()
 }
 
-/// Makes changes of names, which take those of `tables` away, and submits jobs, all at once. Then
-/// the jobs of those tables are ended, and their files deleted.
+/// Tables that have lost their names and still have files.
+#[derive(Debug)]
+pub(super) struct Dropped {
+    tables: Vec<Table>,
+    /// Nobody makes another table there.
+    places: Vec<Option<Place>>,
+    /// Jobs of theirs that were asked to end.
+    running: Vec<JobId>,
+}
+
+/// Makes changes of names, which take those of `tables` away, and submits jobs, all at once.
 ///
 /// # Errors
-/// 42P01 for a table that is gone already; what the metadata store answers. Files that stay are
-/// removed at the next start.
-pub(super) async fn change_names(
+/// 42P01 for a table that is gone already; what the metadata store answers.
+pub(super) async fn name_changes(
     engine: &Engine,
     by: &str,
-    changes: Vec<ObjectChange>,
-    submitted: Vec<NewJob>,
+    (changes, submitted): (Vec<ObjectChange>, Vec<NewJob>),
     tables: &[Table],
-) -> Result<()> {
-    let closed = close_all(engine, tables).await?;
+    closed: Vec<Closed>,
+) -> Result<Dropped> {
     // A view has no files.
     let with_files: Vec<Table> = tables.iter().filter(|table| !table.location.is_empty()).cloned().collect();
     let places: Vec<Option<Place>> = with_files.iter().map(|table| engine.places().take(&table.location)).collect();
@@ -258,20 +268,26 @@ pub(super) async fn change_names(
     // Whoever comes to commit from here on finds no table.
     std::mem::drop(closed);
     engine.forget_altered(tables);
-    reach("drop.named").await?;
+    let running = jobs.into_iter().filter(|(_, outcome)| *outcome == CancelOutcome::Requested).map(|(id, _)| id);
+    Ok(Dropped { tables: with_files, places, running: running.collect() })
+}
+
+/// Ends the jobs of tables without a name, and deletes their files. Files that stay are removed at the next start.
+pub(super) async fn delete_dropped(engine: &Engine, dropped: Dropped) {
+    if let Err(error) = reach("drop.named").await {
+        return tracing::warn!(%error, "files of dropped tables stay until the next start");
+    }
+    let Dropped { tables, places, running } = dropped;
     // An attempt that goes on to write would make the folder anew.
-    let running: Vec<JobId> =
-        jobs.into_iter().filter(|(_, outcome)| *outcome == CancelOutcome::Requested).map(|(id, _)| id).collect();
     let ended = futures::future::join_all(running.iter().map(|id| engine.jobs().wait_shortly(*id))).await;
-    for table in &with_files {
+    for table in &tables {
         remove(engine, &table.location).await;
     }
     std::mem::drop(places);
     let late: Vec<JobId> = running.into_iter().zip(ended).filter(|(_, ended)| !ended).map(|(id, _)| id).collect();
     if !late.is_empty() {
-        mark_leavings(engine, with_files, late);
+        mark_leavings(engine, tables, late);
     }
-    Ok(())
 }
 
 /// Waits for those who commit to the tables and keeps others from it, in an order in which
@@ -279,7 +295,7 @@ pub(super) async fn change_names(
 ///
 /// # Errors
 /// 42P01 for one that is gone.
-async fn close_all(engine: &Engine, tables: &[Table]) -> Result<Vec<Closed>> {
+pub(super) async fn close_all(engine: &Engine, tables: &[Table]) -> Result<Vec<Closed>> {
     let mut ids: Vec<TableId> = tables.iter().map(|table| table.id).collect();
     ids.sort_by_key(ToString::to_string);
     ids.dedup();

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lance::Dataset;
 use lancegate_catalog::JobState;
 
 use crate::error::{Result, SqlError};
@@ -61,23 +60,19 @@ async fn one(
         session.notify(NoticeSeverity::Warning, SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message));
         return Ok(());
     }
-    let (mut fragments, mut indexes) = ((0, 0), 0);
-    let all_deletions = plan.statement.full;
-    repeated(engine, session, table, ctx, async |dataset| {
-        let rewriting = async move { Ok(compact::rewrite(dataset, all_deletions).await?) };
-        let Some(rewritten) = cancellable(engine.runtime().run(rewriting), ctx).await? else { return Ok(()) };
-        reach("vacuum.rewritten").await?;
-        fragments = rewritten.fragments();
-        committed(engine, table, async move { compact::commit(rewritten).await }).await
-    })
-    .await?;
-    repeated(engine, session, table, ctx, async |dataset| {
-        let extending = async move { Ok(compact::extend_indexes(dataset).await?) };
-        let Some(extended) = cancellable(engine.runtime().run(extending), ctx).await? else { return Ok(()) };
-        indexes = extended.indexes();
-        committed(engine, table, async move { compact::commit_indexes(extended).await }).await
-    })
-    .await?;
+    let mut attempts = Attempts::default();
+    let fragments = loop {
+        match compacted(engine, session, table, plan.statement.full, ctx).await {
+            Err(error) if lost_race(&error) => attempts.another(table, error, ctx).await?,
+            done => break done?,
+        }
+    };
+    let indexes = loop {
+        match extended(engine, session, table, ctx).await {
+            Err(error) if lost_race(&error) => attempts.another(table, error, ctx).await?,
+            done => break done?,
+        }
+    };
     if plan.statement.verbose {
         let (gone, new) = fragments;
         let message = format!("vacuumed \"{name}\": {gone} fragments became {new}, {indexes} indexes were extended");
@@ -86,26 +81,55 @@ async fn one(
     Ok(())
 }
 
-/// Does the work on the newest version of a table, again and again while others commit first.
-async fn repeated(
+/// Returns how many fragments went, and how many came for them.
+async fn compacted(
     engine: &Engine,
     session: &Session,
     table: &BoundTable,
+    all_deletions: bool,
     ctx: &StatementContext,
-    mut work: impl AsyncFnMut(Arc<Dataset>) -> Result<()>,
-) -> Result<()> {
-    for attempt in 1..=ATTEMPTS_MAX {
-        let dataset = newest(engine, session, table, None).await?.dataset;
-        match work(dataset).await {
-            Err(error) if lost_race(&error) && attempt < ATTEMPTS_MAX => {
-                tracing::info!(attempt, %error, table = %table.record.name, "vacuuming again at a newer version");
-                let pause = tokio::time::sleep(Duration::from_millis(5) * attempt * attempt);
-                cancellable(async { Ok(pause.await) }, ctx).await?;
-            }
-            done => return done,
+) -> Result<(usize, usize)> {
+    let dataset = newest(engine, session, table, None).await?.dataset;
+    let rewriting = async move { Ok(compact::rewrite(dataset, all_deletions).await?) };
+    let Some(rewritten) = cancellable(engine.runtime().run(rewriting), ctx).await? else { return Ok((0, 0)) };
+    reach("vacuum.rewritten").await?;
+    let fragments = rewritten.fragments();
+    committed(engine, table, compact::commit(rewritten)).await?;
+    Ok(fragments)
+}
+
+/// Returns how many indexes know more rows now.
+async fn extended(engine: &Engine, session: &Session, table: &BoundTable, ctx: &StatementContext) -> Result<usize> {
+    let dataset = newest(engine, session, table, None).await?.dataset;
+    let extending = async move { Ok(compact::extend_indexes(dataset).await?) };
+    let Some(extended) = cancellable(engine.runtime().run(extending), ctx).await? else { return Ok(0) };
+    let indexes = extended.indexes();
+    committed(engine, table, compact::commit_indexes(extended)).await?;
+    Ok(indexes)
+}
+
+/// How often other commits came first.
+#[derive(Default)]
+struct Attempts(u32);
+
+impl Attempts {
+    /// Waits before another attempt at a newer version.
+    ///
+    /// # Errors
+    /// 40001 after too many, 57014.
+    async fn another(&mut self, table: &BoundTable, error: SqlError, ctx: &StatementContext) -> Result<()> {
+        self.0 += 1;
+        if self.0 == ATTEMPTS_MAX {
+            return Err(gave_up());
         }
+        tracing::info!(attempt = self.0, %error, table = %table.record.name, "vacuuming again at a newer version");
+        let pause = tokio::time::sleep(Duration::from_millis(5) * self.0 * self.0);
+        let waited = async move {
+            pause.await;
+            Ok(())
+        };
+        cancellable(waited, ctx).await
     }
-    Err(gave_up())
 }
 
 /// Commits, also if the statement is given up meanwhile.

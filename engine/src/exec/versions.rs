@@ -37,7 +37,7 @@ pub(super) async fn run(engine: &Engine, session: &mut Session, plan: &VersionPl
         VersionAction::Branches => Ok(VersionAnswer::Branches(versions::branches(&main.dataset).await?)),
         VersionAction::Restore { version } => {
             let version = restore(engine, session, plan, *version).await?;
-            session::wrote(session, table);
+            session::altered(session, table);
             Ok(VersionAnswer::Version(version))
         }
         VersionAction::CreateTag { tag, version } | VersionAction::MoveTag { tag, version } => {

@@ -9,10 +9,10 @@
 //! are in a folder that no name points to and that is marked for deletion; nothing of a table
 //! that it drops is deleted before COMMIT.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lancegate_auth::Grants;
+use lancegate_auth::{Grants, Object, Requirement, Subject};
 use lancegate_catalog::{Catalog, CatalogError, EntityKind, NewJob, ObjectChange, Table, TableId, TableName};
 
 use crate::exec::Engine;
@@ -36,6 +36,8 @@ pub(crate) struct Block {
     pub(crate) made: Vec<Made>,
     /// The refreshes of tables that it has made: they begin when those have their names.
     pub(crate) jobs: Vec<NewJob>,
+    /// What its changes need, also those that were undone.
+    needs: Vec<Requirement>,
     /// Each relation that a change is about as the store has it, unless the block has made it.
     before: HashMap<TableId, Table>,
     /// Each relation that a change is about as the block has left it; `None` if it has dropped it.
@@ -62,7 +64,7 @@ impl Made {
 }
 
 /// How far an open block has come.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
     changes: usize,
     jobs: usize,
@@ -76,9 +78,71 @@ impl Names {
     pub(crate) async fn table(&self, catalog: &Catalog, name: &TableName) -> Result<Option<Table>, CatalogError> {
         let changed = self.block().find(name);
         match changed {
-            Some(known) => Ok(known),
+            Some(Some(table)) => {
+                self.ensure_as_before(catalog, table.id).await?;
+                Ok(Some(table))
+            }
+            Some(None) => Ok(None),
             None => catalog.table(name).await,
         }
+    }
+
+    /// Refuses to go on with a relation that another session has renamed or dropped since the block first changed it:
+    /// what its name allows would be said of another one.
+    async fn ensure_as_before(&self, catalog: &Catalog, id: TableId) -> Result<(), CatalogError> {
+        let Some(before) = self.block().before.get(&id).cloned() else { return Ok(()) };
+        match catalog.table_by_id(id).await? {
+            Some(stored) if stored.name == before.name && stored.owner == before.owner => Ok(()),
+            _ => Err(CatalogError::ChangedMeanwhile { name: before.name.name }),
+        }
+    }
+
+    /// Refuses the changes of a block if another session has renamed or dropped what they are about.
+    ///
+    /// # Errors
+    /// [`ChangedMeanwhile`](CatalogError::ChangedMeanwhile), or if the metadata store fails.
+    pub(crate) async fn ensure_all_as_before(&self, catalog: &Catalog) -> Result<(), CatalogError> {
+        let ids: Vec<TableId> = self.block().before.keys().copied().collect();
+        for id in ids {
+            self.ensure_as_before(catalog, id).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns what a statement of the block needs on what the store has, under the names that it has there.
+    pub(crate) fn stored(&self, needs: Vec<Requirement>) -> Vec<Requirement> {
+        let block = self.block();
+        needs.into_iter().filter_map(|need| block.stored(need)).collect()
+    }
+
+    /// Remembers what the caller needed for a change of the block, which COMMIT asks for again.
+    pub(crate) fn require(&self, needs: Vec<Requirement>) {
+        let mut block = self.block();
+        for need in needs {
+            if !block.needs.contains(&need) {
+                block.needs.push(need);
+            }
+        }
+    }
+
+    /// Returns whom the block gives privileges to.
+    pub(crate) fn grantees(&self) -> Vec<Subject> {
+        let block = self.block();
+        let grantees = block.changes.iter().filter_map(|change| match change {
+            ObjectChange::Grant(grant) => Some(grant.subject.clone()),
+            _ => None,
+        });
+        grantees.collect()
+    }
+
+    /// Returns what the changes of the block need.
+    pub(crate) fn needs(&self) -> Vec<Requirement> {
+        self.block().needs.clone()
+    }
+
+    /// Returns whether the open block has changed names.
+    pub(crate) fn have_changed(&self) -> bool {
+        !self.block().changes.is_empty()
     }
 
     /// Returns whether the block has taken a name from the relation that has it in the store.
@@ -144,18 +208,28 @@ impl Names {
         Ok(paths)
     }
 
-    /// Returns the grants, those on what the block has made, renamed or dropped as they are after it.
+    /// Returns the grants, with what the block gives on relations and schemas that it has made itself. What it gives on
+    /// others, and takes from them, begins with COMMIT: nobody may use it before, not even who loses it meanwhile.
     ///
     /// # Errors
     /// If the metadata store fails.
     pub(crate) async fn grants(&self, catalog: &Catalog) -> Result<Arc<Grants>, CatalogError> {
         let grants = catalog.grants().await?;
-        let block = self.block();
-        if block.changes.is_empty() {
-            return Ok(grants);
+        let schemas: Vec<_> = {
+            let block = self.block();
+            if block.changes.is_empty() {
+                return Ok(grants);
+            }
+            block.schemas.iter().filter(|(_, there)| **there).map(|(schema, _)| schema.clone()).collect()
+        };
+        let mut made = HashSet::new();
+        for (database, path) in schemas {
+            if catalog.namespace(&database, &path).await?.is_none() {
+                made.insert(Object::Namespace { database, path });
+            }
         }
         let mut grants = Grants::clone(&grants);
-        block.change(&mut grants);
+        self.block().change(&mut grants, made);
         Ok(Arc::new(grants))
     }
 
@@ -200,8 +274,11 @@ impl Names {
 
     async fn add_one(&self, catalog: &Catalog, change: ObjectChange) -> Result<(), CatalogError> {
         if let Some(id) = change.relation() {
-            let known = self.block().after.contains_key(&id);
-            if !known {
+            let known = self.block().after.get(&id).map(Option::is_some);
+            if known == Some(false) {
+                return Err(CatalogError::not_found(EntityKind::Table, id));
+            }
+            if known.is_none() {
                 let stored = catalog.table_by_id(id).await?;
                 let stored = stored.ok_or_else(|| CatalogError::not_found(EntityKind::Table, id))?;
                 self.block().begin_with(stored);
@@ -213,7 +290,15 @@ impl Names {
                     return Err(CatalogError::already_exists(EntityKind::Table, name));
                 }
             }
+            ObjectChange::CreateNamespace(made) => {
+                if self.has_schema(catalog, &made.database, &made.path).await? {
+                    return Err(CatalogError::already_exists(EntityKind::Namespace, made.path.join("$")));
+                }
+            }
             ObjectChange::DropNamespace { database, path } => {
+                if !self.has_schema(catalog, database, path).await? {
+                    return Err(CatalogError::not_found(EntityKind::Namespace, path.join("$")));
+                }
                 let inner = self.schemas(catalog, database).await?;
                 let is_above = inner.iter().any(|inner| inner.len() > path.len() && inner.starts_with(path));
                 if is_above || !self.tables(catalog, database, Some(path)).await?.is_empty() {
@@ -226,12 +311,25 @@ impl Names {
         Ok(())
     }
 
-    /// Keeps the files of a table that the open block is about to name.
-    pub(crate) fn keep(&self, engine: &Engine, record: Table, place: Place) {
+    /// Keeps the files of a table that the open block is about to name, or gives them back if it cannot.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub(crate) async fn add_made(
+        &self,
+        engine: &Engine,
+        (record, place): (Table, Place),
+        changes: Vec<ObjectChange>,
+    ) -> Result<(), (Made, CatalogError)> {
         let _ = self.engine.set(engine.clone());
-        let mut block = self.block();
-        let at = block.changes.len();
-        block.made.push(Made { record, place, at });
+        let made = Made { record, place, at: self.mark().changes };
+        match self.add(engine.catalog(), changes).await {
+            Ok(()) => {
+                self.block().made.push(made);
+                Ok(())
+            }
+            Err(error) => Err((made, error)),
+        }
     }
 
     /// Keeps a job for COMMIT. Returns whether there is one already that excludes it.
@@ -256,6 +354,11 @@ impl Names {
         self.block().truncate(mark)
     }
 
+    /// Returns the relations of the store that the block has dropped.
+    pub(crate) fn dropped(&self) -> Vec<Table> {
+        self.block().dropped()
+    }
+
     /// Ends the block and returns what it has changed.
     pub(crate) fn take(&self) -> Block {
         std::mem::take(&mut *self.block())
@@ -273,9 +376,24 @@ impl Block {
         gone.cloned().collect()
     }
 
-    /// Returns whether a table that it has made is there at its end.
-    pub(crate) fn leaves(&self, made: &Made) -> bool {
-        self.after.get(&made.record.id).is_some_and(Option::is_some)
+    /// Returns whether a relation that it has changed is there at its end.
+    pub(crate) fn is_there(&self, table: TableId) -> bool {
+        self.after.get(&table).is_some_and(Option::is_some)
+    }
+
+    /// Returns what is needed of the store, under the name that it knows; nothing for what the block has made.
+    fn stored(&self, need: Requirement) -> Option<Requirement> {
+        if let Object::Namespace { database, path } = &need.object
+            && self.schemas.get(&(database.clone(), path.clone())) == Some(&true)
+        {
+            return None;
+        }
+        let now = |table: &&Table| object_of(table) == need.object;
+        match self.after.values().flatten().find(now).map(|table| self.before.get(&table.id)) {
+            None => Some(need),
+            Some(None) => None,
+            Some(Some(before)) => Some(Requirement::new(need.privilege, object_of(before))),
+        }
     }
 
     /// Returns what a name stands for, if the block has a say in it.
@@ -330,12 +448,14 @@ impl Block {
         }
     }
 
-    /// Changes grants as the store does when it makes the changes.
-    fn change(&self, grants: &mut Grants) {
+    /// Changes grants as the store does when it makes the changes; those that are given on what the block has not made
+    /// are left out. `made` begins with the schemas that it has.
+    fn change(&self, grants: &mut Grants, mut made: HashSet<Object>) {
         let mut names: HashMap<TableId, Table> = self.before.clone();
         for change in &self.changes {
             match change {
                 ObjectChange::CreateTable(table) => {
+                    made.insert(object_of(table));
                     names.insert(table.id, table.clone());
                 }
                 ObjectChange::RenameTable { id, to } => {
@@ -343,21 +463,25 @@ impl Block {
                         let from = object_of(table);
                         table.name = to.clone();
                         grants.rename_object(&from, &object_of(table));
+                        if made.remove(&from) {
+                            made.insert(object_of(table));
+                        }
                     }
                 }
                 ObjectChange::DropTable { id } => {
                     if let Some(table) = names.get(id) {
+                        made.remove(&object_of(table));
                         grants.remove_object(&object_of(table));
                     }
                 }
                 ObjectChange::DropNamespace { database, path } => {
                     let (database, path) = (database.clone(), path.clone());
-                    grants.remove_object(&lancegate_auth::Object::Namespace { database, path });
+                    grants.remove_object(&Object::Namespace { database, path });
                 }
-                ObjectChange::Grant(grant) => {
+                ObjectChange::Grant(grant) if made.contains(&grant.object) => {
                     grants.insert(grant.clone());
                 }
-                ObjectChange::Revoke(grant) => {
+                ObjectChange::Revoke(grant) if made.contains(&grant.object) => {
                     grants.remove(grant);
                 }
                 _ => {}

@@ -150,6 +150,11 @@ fn denied(requirement: &Requirement, missing: &Missing) -> SqlError {
     }
 }
 
+/// Returns what the caller himself needs for a plan.
+pub(crate) fn requirements(plan: &Plan) -> Vec<Requirement> {
+    needs(plan).into_iter().filter(|need| need.on_behalf_of.is_none()).map(|need| need.requirement).collect()
+}
+
 fn needs(plan: &Plan) -> Vec<Need> {
     match plan {
         Plan::Query(query) => reads(&query.reads),

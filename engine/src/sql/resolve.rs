@@ -240,7 +240,10 @@ impl Planner {
                 let version = earlier.max().or(first).unwrap_or(newest.dataset.version_id());
                 Arc::new(newest.dataset.checkout_version(version).await.map_err(StorageError::from)?)
             }
-            Pin::Since(_) | Pin::Newest => Arc::clone(&newest.dataset),
+            Pin::Version(version) if version != newest.dataset.version_id() => {
+                Arc::new(newest.dataset.checkout_version(version).await.map_err(StorageError::from)?)
+            }
+            Pin::Version(_) | Pin::Since(_) | Pin::Newest => Arc::clone(&newest.dataset),
         };
         pins.keep(key, &dataset);
         Ok(BoundTable { dataset, ..newest })

@@ -56,7 +56,11 @@ pub async fn rewrite(dataset: Arc<Dataset>, all_deletions: bool) -> Result<Optio
     if tasks.is_empty() {
         return Ok(None);
     }
-    let writing = futures::stream::iter(&tasks).map(|task| task.execute(&dataset)).buffer_unordered(WRITERS);
+    let writing = tasks.into_iter().map(|task| {
+        let dataset = Arc::clone(&dataset);
+        async move { task.execute(&dataset).await }
+    });
+    let writing = futures::stream::iter(writing).buffer_unordered(WRITERS);
     let results: Vec<RewriteResult> = writing.try_collect().await?;
     let new: Vec<_> = results.iter().flat_map(|result| result.new_fragments.clone()).collect();
     durable::sync_fragments(&dataset, &new, &[]).await?;

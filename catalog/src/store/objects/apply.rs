@@ -42,7 +42,11 @@ pub(in crate::store) async fn apply(tx: &mut Tx, change: ObjectChange) -> Result
         }
         ObjectChange::DropSecret(name) => secrets::remove(tx, &name).await,
         ObjectChange::Grant(grant) => grants::insert(tx, &grant).await.map(drop),
-        ObjectChange::Revoke(grant) => grants::remove(tx, &grant).await,
+        // As PostgreSQL, it takes away what is not there without a word.
+        ObjectChange::Revoke(grant) => match grants::remove(tx, &grant).await {
+            Err(CatalogError::NotFound { .. }) => Ok(()),
+            removed => removed,
+        },
     }
 }
 

@@ -152,10 +152,10 @@ impl Planner {
                         let message = "cannot drop schema public because it is the root of its database";
                         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message));
                     }
-                    match self.engine.catalog().namespace(&database, &path).await? {
-                        Some(_) => schemas.push((database, path)),
-                        None if drop.if_exists => {}
-                        None => return Err(no_schema(&name.schema)),
+                    match self.caller.names.has_schema(self.engine.catalog(), &database, &path).await? {
+                        true => schemas.push((database, path)),
+                        false if drop.if_exists => {}
+                        false => return Err(no_schema(&name.schema)),
                     }
                 }
                 let mut contents = Contents::default();
