@@ -131,15 +131,15 @@ async fn clauses_that_would_be_ignored_are_refused() {
     let gateway = Gateway::start();
     let client = gateway.connect().await;
     run(&client, "CREATE TABLE t (id bigint)").await;
-    let locks = "Rows are not locked; each statement is atomic.";
+    let locks = "A SELECT that is a statement of its own locks rows.";
     let channels = "The one channel is \"lancegate_jobs\", which tells of changes of jobs.";
     let cases = [
         (
             "SELECT * FROM t TABLESAMPLE SYSTEM (10)",
             "0A000: TABLESAMPLE is not supported\nORDER BY random() LIMIT <n> picks rows at random.".to_owned(),
         ),
-        ("SELECT * FROM t FOR UPDATE", format!("0A000: FOR UPDATE is not supported\n{locks}")),
-        ("SELECT * FROM (SELECT * FROM t FOR SHARE) s", format!("0A000: FOR SHARE is not supported\n{locks}")),
+        ("COPY (SELECT * FROM t FOR UPDATE) TO STDOUT", format!("0A000: FOR UPDATE is not supported here\n{locks}")),
+        ("CREATE TABLE u AS SELECT * FROM t FOR SHARE", format!("0A000: FOR SHARE is not supported here\n{locks}")),
         ("LISTEN other", format!("0A000: channel \"other\" is not supported\n{channels}")),
         (
             "NOTIFY lancegate_jobs",

@@ -372,3 +372,20 @@ async fn a_subquery_in_on_may_name_what_stands_before_it() {
     assert_eq!(client.query(&not, &[&true]).await.unwrap().len(), 1);
     assert_eq!(client.query(&not, &[&false]).await.unwrap().len(), 2);
 }
+
+/// As TypeORM asks for foreign keys: a column that is computed beside `unnest` is called as the one that it reads.
+#[tokio::test]
+async fn a_column_beside_unnest_is_called_as_one_that_it_reads() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE TABLE t (k int[], s text); INSERT INTO t VALUES ('{1,2}', 'x')").await;
+    let both = ["1|X", "2|X"];
+    assert_eq!(rows(&client, "SELECT unnest(t.k) AS k, upper(t.s) AS s FROM t").await, both);
+    assert_eq!(rows(&client, "SELECT q.k, q.s FROM (SELECT unnest(k) AS k, upper(s) AS s FROM t) q").await, both);
+    let typeorm = "SELECT con.parent, con.condeferred FROM (
+            SELECT UNNEST (con1.conkey) AS parent, UNNEST (con1.confkey) AS child, con1.condeferrable,
+                CASE WHEN con1.condeferred THEN 'INITIALLY DEFERRED' ELSE 'INITIALLY IMMEDIATE' END as condeferred
+            FROM pg_class cl INNER JOIN pg_constraint con1 ON con1.conrelid = cl.oid WHERE con1.contype = 'f') con
+        INNER JOIN pg_attribute att ON att.attnum = con.child";
+    assert!(rows(&client, typeorm).await.is_empty());
+}

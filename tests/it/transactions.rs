@@ -94,7 +94,7 @@ async fn rollback_undoes_every_kind_of_change_of_names() {
     run(
         &client,
         "CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT a FROM t; CREATE SCHEMA old;
-         COMMENT ON TABLE t IS 'as it was'; GRANT SELECT ON t TO USER guest",
+         COMMENT ON TABLE t IS 'as it was'; GRANT SELECT ON TABLE t TO USER guest",
     )
     .await;
     let state = "SELECT relname, relkind, obj_description(oid) FROM pg_class c
@@ -106,7 +106,7 @@ async fn rollback_undoes_every_kind_of_change_of_names() {
         "CREATE TABLE w (a int, n serial); INSERT INTO w VALUES (1); INSERT INTO w VALUES (2); UPDATE w SET a = 3",
         "CREATE TABLE w AS SELECT a FROM t",
         "CREATE TABLE w (a int); DROP TABLE w; CREATE TABLE w (b text); INSERT INTO w VALUES ('x'); TRUNCATE w",
-        "CREATE TABLE w (a int, b int AS (a + 1)); INSERT INTO w VALUES (1); DELETE FROM w",
+        "CREATE TABLE w (a int, b int GENERATED ALWAYS AS (a + 1) STORED); INSERT INTO w VALUES (1); DELETE FROM w",
         "CREATE TABLE w (a int); ALTER TABLE w ADD COLUMN b int; ALTER TABLE w RENAME COLUMN a TO c",
         "DROP TABLE t CASCADE",
         "DROP VIEW v",
@@ -116,7 +116,7 @@ async fn rollback_undoes_every_kind_of_change_of_names() {
         "CREATE OR REPLACE VIEW v AS SELECT a + 1 AS a FROM t",
         "CREATE VIEW w AS SELECT 1 AS a",
         "COMMENT ON TABLE t IS 'other'; COMMENT ON COLUMN t.a IS 'other'",
-        "GRANT INSERT ON t TO USER guest; REVOKE SELECT ON t FROM USER guest",
+        "GRANT INSERT ON TABLE t TO USER guest; REVOKE SELECT ON TABLE t FROM USER guest",
         "CREATE SCHEMA new; CREATE TABLE new.w (a int); INSERT INTO new.w VALUES (1)",
         "DROP SCHEMA old",
     ] {
@@ -222,7 +222,9 @@ async fn a_crash_in_commit_leaves_all_of_a_block_or_nothing() {
         gateway.restart_failing(&format!("{place}=exit"));
         let client = gateway.connect().await;
         run(&client, "BEGIN; CREATE TABLE next AS SELECT 2 AS a; DROP TABLE t; ALTER TABLE next RENAME TO t").await;
-        assert!(client.simple_query("COMMIT").await.is_err(), "{place}");
+        // After the names have changed the client may have its answer already.
+        let answer = client.simple_query("COMMIT").await;
+        assert!(answer.is_err() || place == "drop.named", "{place}");
         gateway.wait_for_end();
         gateway.restart();
         let client = gateway.connect().await;
@@ -238,10 +240,10 @@ async fn privileges_change_with_the_block() {
     let gateway = Gateway::start();
     let admin = gateway.connect().await;
     let guest = user(&gateway, &admin, "guest").await;
-    run(&admin, "CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT ON t TO USER guest").await;
+    run(&admin, "CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT ON TABLE t TO USER guest").await;
     run(
         &admin,
-        "BEGIN; REVOKE SELECT ON t FROM USER guest; CREATE TABLE u AS SELECT 2 AS a; GRANT SELECT ON u TO USER guest",
+        "BEGIN; REVOKE SELECT ON TABLE t FROM USER guest; CREATE TABLE u AS SELECT 2 AS a; GRANT SELECT ON TABLE u TO USER guest",
     )
     .await;
     // What it gives on others and takes from them begins with COMMIT.
@@ -265,7 +267,7 @@ async fn privileges_change_with_the_block() {
     assert_eq!(rows(&guest, "SELECT a FROM w").await, ["2"]);
     // Who loses a right while a block is open has lost it in the block, too.
     run(&guest, "BEGIN; SELECT a FROM w").await;
-    run(&admin, "REVOKE SELECT ON w FROM USER guest").await;
+    run(&admin, "REVOKE SELECT ON TABLE w FROM USER guest").await;
     assert!(error(&guest, "SELECT a FROM w").await.starts_with("42501: "));
 }
 
@@ -273,7 +275,7 @@ async fn privileges_change_with_the_block() {
 async fn a_refresh_of_a_table_of_the_block_begins_with_its_commit() {
     let gateway = Gateway::start();
     let (client, other) = (gateway.connect().await, gateway.connect().await);
-    let made = "BEGIN; CREATE TABLE t (a int, b int AS (a * 2)); INSERT INTO t VALUES (1), (2)";
+    let made = "BEGIN; CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a * 2) STORED); INSERT INTO t VALUES (1), (2)";
     run(&client, made).await;
     let job = value(&client, "REFRESH COLUMN b ON t", "job_id").await.unwrap();
     let find = format!("SELECT count(*) FROM system.public.jobs WHERE job_id = '{job}'");
@@ -381,7 +383,7 @@ async fn a_block_is_asked_again_at_commit_what_it_may() {
     let guest = user(&gateway, &admin, "guest").await;
     run(
         &admin,
-        "GRANT CREATE TABLE ON DATABASE lancegate TO USER guest; CREATE USER third PASSWORD 'a third long password'",
+        "GRANT CREATE TABLE ON SCHEMA public TO USER guest; CREATE USER third PASSWORD 'a third long password'",
     )
     .await;
     let fresh = "DROP TABLE IF EXISTS t; CREATE TABLE t AS SELECT 1 AS a; GRANT OWNERSHIP ON TABLE t TO USER guest";
@@ -393,7 +395,7 @@ async fn a_block_is_asked_again_at_commit_what_it_may() {
         ("GRANT SELECT ON TABLE t TO USER third", "GRANT OWNERSHIP ON TABLE t TO USER lancegate", "42501"),
         ("COMMENT ON TABLE t IS 'mine'", "ALTER TABLE t RENAME TO x; CREATE TABLE t AS SELECT 2 AS a", "40001"),
         ("GRANT SELECT ON TABLE t TO USER guest", "DROP TABLE t; CREATE TABLE t AS SELECT 2 AS a", "42501"),
-        ("CREATE TABLE new AS SELECT 1 AS a", "REVOKE CREATE TABLE ON DATABASE lancegate FROM USER guest", "42501"),
+        ("CREATE TABLE new AS SELECT 1 AS a", "REVOKE CREATE TABLE ON SCHEMA public FROM USER guest", "42501"),
     ] {
         run(&admin, fresh).await;
         run(&guest, &format!("BEGIN; {change}")).await;
@@ -406,7 +408,7 @@ async fn a_block_is_asked_again_at_commit_what_it_may() {
             rows(&admin, "SELECT relname, obj_description(oid) FROM pg_class WHERE relkind = 'r' ORDER BY 1").await;
         assert_eq!(before, after, "{change}");
         assert_eq!(rows(&admin, "SELECT has_table_privilege('third', 't', 'SELECT')").await, ["f"], "{change}");
-        run(&admin, "DROP TABLE IF EXISTS x; GRANT CREATE TABLE ON DATABASE lancegate TO USER guest").await;
+        run(&admin, "DROP TABLE IF EXISTS x; GRANT CREATE TABLE ON SCHEMA public TO USER guest").await;
     }
     // A grant of the block gives its session nothing before.
     run(&admin, "BEGIN; GRANT SELECT ON TABLE t TO USER guest").await;

@@ -15,7 +15,7 @@ async fn fragments(client: &tokio_postgres::Client, table: &str) -> String {
 async fn many_small_writes_become_one_fragment_and_rows_ids_and_values_stay() {
     let gateway = Gateway::start();
     let client = gateway.connect().await;
-    run(&client, "CREATE TABLE t (id int, s text, twice int AS (id * 2))").await;
+    run(&client, "CREATE TABLE t (id int, s text, twice int GENERATED ALWAYS AS (id * 2) STORED)").await;
     for id in 0..30 {
         run(&client, &format!("INSERT INTO t VALUES ({id}, 'row {id}')")).await;
     }
@@ -119,7 +119,7 @@ async fn who_may_vacuum_what_and_when() {
     let gateway = Gateway::start();
     let admin = gateway.connect().await;
     let guest = user(&gateway, &admin, "guest").await;
-    run(&admin, "CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT, INSERT, UPDATE, DELETE ON t TO USER guest").await;
+    run(&admin, "CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t TO USER guest").await;
     run(&admin, "CREATE VIEW v AS SELECT a FROM t; INSERT INTO t VALUES (2)").await;
     assert!(error(&guest, "VACUUM t").await.starts_with("42501: must be owner of table t"));
     run(&guest, "VACUUM; ANALYZE").await;

@@ -93,7 +93,8 @@ impl Names {
         let Some(before) = self.block().before.get(&id).cloned() else { return Ok(()) };
         match catalog.table_by_id(id).await? {
             Some(stored) if stored.name == before.name && stored.owner == before.owner => Ok(()),
-            _ => Err(CatalogError::ChangedMeanwhile { name: before.name.name }),
+            Some(_) => Err(CatalogError::ChangedMeanwhile { name: before.name.name }),
+            None => Err(CatalogError::not_found(EntityKind::Table, before.name)),
         }
     }
 

@@ -35,6 +35,7 @@ mod on;
 pub mod outside;
 mod patterns;
 pub mod sets;
+mod unnested;
 pub mod versions;
 
 pub(crate) use calls::AGGREGATES;
@@ -85,6 +86,7 @@ impl VisitorMut for Postgres {
         limit_fetch(query);
         sets::values_with_queries(query);
         calls::distinguish_aggregates(query);
+        unnested::names_around(query);
         self.found.recursion |= query.with.as_ref().is_some_and(|with| with.recursive);
         if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
             with.cte_tables.iter_mut().for_each(name_columns_at_first);

@@ -17,6 +17,7 @@ use lancegate_auth::{Privilege, Requirement, UserName};
 use lancegate_catalog::{Table, TableKind};
 use lancegate_sql::ObjectName;
 use sqlparser::ast::{Spanned, Statement as Native};
+use sqlparser::tokenizer::Location;
 
 use super::{Plan, Planner};
 use crate::arithmetic::checked_plan;
@@ -116,13 +117,17 @@ impl Planner {
     /// What PostgreSQL answers for names and types that do not fit.
     pub(super) async fn plan_query(&self, statement: &Native) -> Result<Plan> {
         let mut query = statement.clone();
-        let locked =
-            locking::take(&mut query).map_err(|(error, at)| error.at(position::of(&self.text, at.line, at.column)))?;
+        let locked = locking::take(&mut query).map_err(|(error, at)| self.mistake_at(error, at))?;
         if locked.is_empty() {
             return Ok(Plan::Query(Box::new(self.bind_query(query).await?)));
         }
         let plan = self.bind_query(query.clone()).await?;
         Ok(Plan::Query(Box::new(self.with_locks(plan, query, locked).await?)))
+    }
+
+    /// Says where in the text an error is.
+    fn mistake_at(&self, error: SqlError, at: Location) -> SqlError {
+        error.at(position::of(&self.text, at.line, at.column))
     }
 
     /// Binds a query.
@@ -177,6 +182,10 @@ impl Planner {
     }
 
     async fn bind(&self, mut statement: Native, scope: &Scope<'_>) -> Result<QueryPlan> {
+        if scope.finish.is_some() {
+            // A change is atomic, and computed again if others have changed its rows: it needs no locks.
+            locking::take(&mut statement).map_err(|(error, at)| self.mistake_at(error, at))?;
+        }
         if matches!(statement, Native::Query(_))
             && let Some(known) = rewrite::known::query(&self.text)
         {
@@ -187,7 +196,7 @@ impl Planner {
         }
         let reads_nothing = one_row::is_small(&statement);
         if !reads_nothing && let Some((error, at)) = checks::mistake(&statement) {
-            return Err(error.at(position::of(&self.text, at.line, at.column)));
+            return Err(self.mistake_at(error, at));
         }
         let found = rewrite::postgres(&mut statement)?;
         let shared = self.caller.state(self.engine.state());

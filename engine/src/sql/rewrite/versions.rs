@@ -45,8 +45,8 @@ impl VisitorMut for Take {
         match query.locks.first() {
             None => ControlFlow::Continue(()),
             Some(lock) => ControlFlow::Break(
-                SqlError::not_supported(format!("FOR {} is not supported", lock.lock_type))
-                    .hint("Rows are not locked; each statement is atomic."),
+                SqlError::not_supported(format!("FOR {} is not supported here", lock.lock_type))
+                    .hint("A SELECT that is a statement of its own locks rows."),
             ),
         }
     }
