@@ -131,6 +131,7 @@ async fn locks_are_asked_for_where_rows_are_those_of_tables_by_who_may_update_th
     let gateway = Gateway::start();
     let admin = gateway.connect().await;
     let guest = user(&gateway, &admin, "guest").await;
+    run(&admin, "GRANT USAGE ON SCHEMA public TO USER guest").await;
     run(
         &admin,
         "CREATE TABLE t AS SELECT 1 AS a; CREATE VIEW v AS SELECT a FROM t; GRANT SELECT ON TABLE t TO USER guest",

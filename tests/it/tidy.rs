@@ -101,6 +101,7 @@ fn lance_is_imported_by_its_owners_only() {
     ];
     let changes = changes.map(|name| format!("engine/src/exec/{name}.rs"));
     let binds = [
+        "engine/src/session/pins.rs",
         "engine/src/sql/resolve.rs",
         "engine/src/sql/plan/indexes.rs",
         "engine/src/sql/plan/query.rs",

@@ -91,6 +91,7 @@ async fn rollback_undoes_every_kind_of_change_of_names() {
     let mut gateway = Gateway::start();
     let client = gateway.connect().await;
     let guest = user(&gateway, &client, "guest").await;
+    run(&client, "GRANT USAGE ON SCHEMA public TO USER guest").await;
     run(
         &client,
         "CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT a FROM t; CREATE SCHEMA old;
@@ -240,6 +241,7 @@ async fn privileges_change_with_the_block() {
     let gateway = Gateway::start();
     let admin = gateway.connect().await;
     let guest = user(&gateway, &admin, "guest").await;
+    run(&admin, "GRANT USAGE ON SCHEMA public TO USER guest").await;
     run(&admin, "CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT ON TABLE t TO USER guest").await;
     run(
         &admin,
@@ -282,7 +284,7 @@ async fn a_refresh_of_a_table_of_the_block_begins_with_its_commit() {
     assert_eq!(rows(&other, &find).await, ["0"]);
     assert_eq!(rows(&client, "SELECT a, b FROM t ORDER BY a").await, ["1|∅", "2|∅"]);
     run(&client, "COMMIT").await;
-    let status = format!("SELECT status FROM system.public.jobs WHERE job_id = '{job}'");
+    let status = format!("SELECT state FROM system.public.jobs WHERE job_id = '{job}'");
     harness::until("the job", async || (rows(&other, &status).await == ["succeeded"]).then_some(())).await;
     assert_eq!(rows(&other, "SELECT a, b FROM t ORDER BY a").await, ["1|2", "2|4"]);
     // ROLLBACK forgets it, and nobody can wait for it before COMMIT.
@@ -381,6 +383,7 @@ async fn a_block_is_asked_again_at_commit_what_it_may() {
     let gateway = Gateway::start();
     let admin = gateway.connect().await;
     let guest = user(&gateway, &admin, "guest").await;
+    run(&admin, "GRANT USAGE ON SCHEMA public TO USER guest").await;
     run(
         &admin,
         "GRANT CREATE TABLE ON SCHEMA public TO USER guest; CREATE USER third PASSWORD 'a third long password'",

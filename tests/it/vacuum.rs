@@ -119,6 +119,7 @@ async fn who_may_vacuum_what_and_when() {
     let gateway = Gateway::start();
     let admin = gateway.connect().await;
     let guest = user(&gateway, &admin, "guest").await;
+    run(&admin, "GRANT USAGE ON SCHEMA public TO USER guest").await;
     run(&admin, "CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE t TO USER guest").await;
     run(&admin, "CREATE VIEW v AS SELECT a FROM t; INSERT INTO t VALUES (2)").await;
     assert!(error(&guest, "VACUUM t").await.starts_with("42501: must be owner of table t"));

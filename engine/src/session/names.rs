@@ -287,14 +287,13 @@ impl Names {
         }
         match &change {
             ObjectChange::CreateTable(Table { name, .. }) | ObjectChange::RenameTable { to: name, .. } => {
-                if self.table(catalog, name).await?.is_some() {
-                    return Err(CatalogError::already_exists(EntityKind::Table, name));
-                }
+                let taken = self.table(catalog, name).await?;
+                taken.map_or(Ok(()), |_| Err(CatalogError::already_exists(EntityKind::Table, name)))?;
             }
             ObjectChange::CreateNamespace(made) => {
-                if self.has_schema(catalog, &made.database, &made.path).await? {
-                    return Err(CatalogError::already_exists(EntityKind::Namespace, made.path.join("$")));
-                }
+                let taken = self.has_schema(catalog, &made.database, &made.path).await?;
+                let free = (!taken).then_some(());
+                free.ok_or_else(|| CatalogError::already_exists(EntityKind::Namespace, made.path.join("$")))?;
             }
             ObjectChange::DropNamespace { database, path } => {
                 if !self.has_schema(catalog, database, path).await? {

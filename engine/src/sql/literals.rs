@@ -111,7 +111,7 @@ fn beside_integers(plan: &LogicalPlan, declared: &[Option<DataType>]) -> Result<
                     uses.entry(parameter.id.clone()).or_default().0 += 1;
                 }
                 if let Expr::BinaryExpr(both) = expr {
-                    for parameter in [(&both.left, &both.right), (&both.right, &both.left)].map(beside_integer) {
+                    for parameter in [(&*both.left, &*both.right), (&*both.right, &*both.left)].map(beside_integer) {
                         parameter.inspect(|id| uses.entry((*id).to_owned()).or_default().1 += 1);
                     }
                 }
@@ -125,8 +125,8 @@ fn beside_integers(plan: &LogicalPlan, declared: &[Option<DataType>]) -> Result<
 }
 
 /// Returns the parameter that has the type of the whole number beside it.
-fn beside_integer<'a>((expr, beside): (&'a Box<Expr>, &Box<Expr>)) -> Option<&'a str> {
-    match (expr.as_ref(), beside.as_ref()) {
+fn beside_integer<'a>((expr, beside): (&'a Expr, &Expr)) -> Option<&'a str> {
+    match (expr, beside) {
         (Expr::Placeholder(parameter), Expr::Literal(ScalarValue::Int64(Some(value)), _)) => {
             let is_number = parameter.field.as_ref().is_some_and(|field| *field.data_type() == DataType::Int64);
             (is_number && i32::try_from(*value).is_ok()).then_some(parameter.id.as_str())

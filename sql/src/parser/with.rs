@@ -26,10 +26,10 @@ pub(super) fn inline(with: With, statement: &mut impl VisitMut) -> Result<(), Re
     let mut inlined = Inlined::default();
     for mut cte in with.cte_tables {
         // It may read those before it.
-        let queries = inlined.into_places_of(cte.query.as_mut())? + 1;
+        let queries = inlined.fill(cte.query.as_mut())? + 1;
         inlined.known.insert(folded(&cte.alias.name), (cte, queries));
     }
-    inlined.into_places_of(statement).map(drop)
+    inlined.fill(statement).map(drop)
 }
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ struct Inlined {
 
 impl Inlined {
     /// Returns how many queries were put there.
-    fn into_places_of(&mut self, tree: &mut impl VisitMut) -> Result<usize, Refused> {
+    fn fill(&mut self, tree: &mut impl VisitMut) -> Result<usize, Refused> {
         self.queries = 0;
         match tree.visit(self) {
             ControlFlow::Continue(()) => Ok(self.queries),

@@ -117,7 +117,7 @@ impl Planner {
     /// What PostgreSQL answers for names and types that do not fit.
     pub(super) async fn plan_query(&self, statement: &Native) -> Result<Plan> {
         let mut query = statement.clone();
-        let locked = locking::take(&mut query).map_err(|(error, at)| self.mistake_at(error, at))?;
+        let locked = locking::take(&mut query).map_err(|mistake| self.mistake_at(mistake.0, mistake.1))?;
         if locked.is_empty() {
             return Ok(Plan::Query(Box::new(self.bind_query(query).await?)));
         }
@@ -184,7 +184,7 @@ impl Planner {
     async fn bind(&self, mut statement: Native, scope: &Scope<'_>) -> Result<QueryPlan> {
         if scope.finish.is_some() {
             // A change is atomic, and computed again if others have changed its rows: it needs no locks.
-            locking::take(&mut statement).map_err(|(error, at)| self.mistake_at(error, at))?;
+            locking::take(&mut statement).map_err(|mistake| self.mistake_at(mistake.0, mistake.1))?;
         }
         if matches!(statement, Native::Query(_))
             && let Some(known) = rewrite::known::query(&self.text)

@@ -38,10 +38,10 @@ pub(crate) enum Wait {
 ///
 /// # Errors
 /// 0A000 where PostgreSQL allows none, 42P01 for OF what is not in FROM; with the place in the text.
-pub(crate) fn take(statement: &mut Statement) -> Result<Vec<Locked>, (SqlError, Location)> {
+pub(crate) fn take(statement: &mut Statement) -> Result<Vec<Locked>, Box<(SqlError, Location)>> {
     let mut clauses = Clauses::default();
     match statement.visit(&mut clauses) {
-        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Break(mistake) => Err(Box::new(mistake)),
         ControlFlow::Continue(()) => Ok(clauses.locked),
     }
 }
