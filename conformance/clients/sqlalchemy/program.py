@@ -178,6 +178,8 @@ def _():
         connection.exec_driver_sql("CREATE TABLE notes (id bigint, body text)")
         connection.execute(sa.text("INSERT INTO notes VALUES (:id, :body)"), [{"id": 1, "body": "lance"}])
         connection.exec_driver_sql("ALTER TABLE notes ADD COLUMN n AS length(body)")
+    # A job knows the table from its COMMIT on.
+    with engine.begin() as connection:
         want(connection.execute(sa.text("REFRESH COLUMN n ON notes WAIT")).mappings().one()["status"], "succeeded")
         want(connection.scalar(sa.text("SELECT n FROM notes")), 5)
     want([column["name"] for column in sa.inspect(engine).get_columns("notes")], ["id", "body", "n"])
