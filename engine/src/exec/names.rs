@@ -107,10 +107,13 @@ impl Engine {
                     (Err(error), None)
                 }
             };
-            // The client waits for names; files may take long.
+            // Before the client goes on: a mark that a later DROP sets is not this one's to take away.
+            if let Some(Follows { stay, .. }) = &follows {
+                engine.unmark(stay).await;
+            }
+            // Nobody is there to be told if the client has gone. It does not wait for the end of files, which may take long.
             let _ = answers.send(answered);
-            if let Some(Follows { stay, go, dropped }) = follows {
-                engine.unmark(&stay).await;
+            if let Some(Follows { go, dropped, .. }) = follows {
                 engine.forget_made(go).await;
                 tables::delete_dropped(&engine, dropped).await;
             }

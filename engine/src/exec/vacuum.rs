@@ -89,22 +89,24 @@ async fn compacted(
     all_deletions: bool,
     ctx: &StatementContext,
 ) -> Result<(usize, usize)> {
-    let dataset = newest(engine, session, table, None).await?.dataset;
+    let newest = newest(engine, session, table, None).await?;
+    let dataset = Arc::clone(&newest.dataset);
     let rewriting = async move { Ok(compact::rewrite(dataset, all_deletions).await?) };
     let Some(rewritten) = cancellable(engine.runtime().run(rewriting), ctx).await? else { return Ok((0, 0)) };
     reach("vacuum.rewritten").await?;
     let fragments = rewritten.fragments();
-    committed(engine, table, compact::commit(rewritten)).await?;
+    committed(engine, &newest, compact::commit(rewritten)).await?;
     Ok(fragments)
 }
 
 /// Returns how many indexes know more rows now.
 async fn extended(engine: &Engine, session: &Session, table: &BoundTable, ctx: &StatementContext) -> Result<usize> {
-    let dataset = newest(engine, session, table, None).await?.dataset;
+    let newest = newest(engine, session, table, None).await?;
+    let dataset = Arc::clone(&newest.dataset);
     let extending = async move { Ok(compact::extend_indexes(dataset).await?) };
     let Some(extended) = cancellable(engine.runtime().run(extending), ctx).await? else { return Ok(0) };
     let indexes = extended.indexes();
-    committed(engine, table, compact::commit_indexes(extended)).await?;
+    committed(engine, &newest, compact::commit_indexes(extended)).await?;
     Ok(indexes)
 }
 
@@ -132,7 +134,7 @@ impl Attempts {
     }
 }
 
-/// Commits, also if the statement is given up meanwhile.
+/// Commits what was made of a version of a table, also if the statement is given up meanwhile.
 async fn committed(
     engine: &Engine,
     table: &BoundTable,

@@ -3,7 +3,8 @@
 //!
 //! CREATE, ALTER … RENAME, DROP and COMMENT of relations, CREATE and DROP of schemas, GRANT and
 //! REVOKE are [`ObjectChange`]s. Outside of a block they are made at once. A block collects them
-//! here; every lookup of the session goes through them, also of privileges. COMMIT makes all of
+//! here, and every lookup of the session goes through them. Privileges that the block gives on
+//! what it has not made, or takes from there, begin with COMMIT. COMMIT makes all of
 //! them in one transaction of the metadata store, so others never see some without the rest;
 //! ROLLBACK forgets them (see [`crate::exec::names`]). Files of a table that a block has made
 //! are in a folder that no name points to and that is marked for deletion; nothing of a table

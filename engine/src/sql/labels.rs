@@ -180,7 +180,8 @@ fn figure(expr: &Expr) -> Option<String> {
     }
 }
 
-fn fold(ident: &Ident) -> String {
+/// Returns a name as PostgreSQL reads it: in lower case unless it is quoted.
+pub(crate) fn fold(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_ascii_lowercase(),

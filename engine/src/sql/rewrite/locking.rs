@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, Ident, LockClause, LockType, NonBlock, ObjectName, Query, Select, SelectItem, SetExpr,
+    Distinct, Expr, GroupByExpr, LockClause, LockType, NonBlock, ObjectName, Query, Select, SelectItem, SetExpr,
     Spanned, Statement, TableFactor, VisitMut, VisitorMut,
 };
 use sqlparser::tokenizer::Location;
 
 use super::{AGGREGATES, last_name};
 use crate::error::SqlError;
+use crate::sql::labels::fold;
 use crate::sqlstate::SqlState;
 
 /// A table whose rows a query locks.
@@ -76,7 +77,7 @@ fn locked(query: &Query, clause: &LockClause) -> Result<Vec<Locked>, SqlError> {
     ensure_rows(select, words)?;
     let of_query = |name: &ObjectName| {
         let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
-        name.0.len() == 1 && ctes.into_iter().any(|cte| Some(folded(&cte.alias.name)) == last_part(name))
+        name.0.len() == 1 && ctes.into_iter().any(|cte| Some(fold(&cte.alias.name)) == last_part(name))
     };
     let all = select
         .from
@@ -116,7 +117,7 @@ fn words(clause: &LockClause) -> &'static str {
 fn named(relation: &TableFactor) -> Option<(String, &ObjectName)> {
     match relation {
         TableFactor::Table { name, alias, args: None, .. } => {
-            let alias = alias.as_ref().map(|alias| folded(&alias.name));
+            let alias = alias.as_ref().map(|alias| fold(&alias.name));
             Some((alias.or_else(|| last_part(name))?, name))
         }
         _ => None,
@@ -124,11 +125,7 @@ fn named(relation: &TableFactor) -> Option<(String, &ObjectName)> {
 }
 
 fn last_part(name: &ObjectName) -> Option<String> {
-    name.0.last().and_then(|part| part.as_ident()).map(folded)
-}
-
-fn folded(name: &Ident) -> String {
-    lancegate_sql::Ident::from_native(name).into_string()
+    name.0.last().and_then(|part| part.as_ident()).map(fold)
 }
 
 /// Refuses a query whose rows are not those of its tables.

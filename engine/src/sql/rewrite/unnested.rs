@@ -9,7 +9,7 @@ use sqlparser::ast::{
 };
 
 use super::{build, last_name};
-use crate::sql::labels::name_of;
+use crate::sql::labels::{fold, name_of};
 
 /// What the rows are called inside.
 const ROWS: &str = "unnested";
@@ -75,8 +75,4 @@ impl Visitor for Read {
         }
         ControlFlow::Continue(())
     }
-}
-
-fn fold(name: &Ident) -> String {
-    lancegate_sql::Ident::from_native(name).into_string()
 }
