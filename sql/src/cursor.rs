@@ -477,7 +477,9 @@ impl<'a> Cursor<'a> {
 /// `FOR SYSTEM_TIME AS OF VERSION 3` becomes `… VERSION(3)`: the native parser
 /// takes an expression there, and this is the nearest one. `TABLE t` becomes
 /// `SELECT * FROM t`: the native parser loses the two tokens behind `t`.
-/// A column's type `real ARRAY` becomes `real[]`, which is the same.
+/// A column's type `real ARRAY` becomes `real[]`, which is the same. `FOR NO KEY
+/// UPDATE` becomes `FOR UPDATE` and `FOR KEY SHARE` becomes `FOR SHARE`: the native
+/// parser has no such words, and without foreign keys the stronger lock is as good.
 fn native_tokens(lexemes: &[Lexeme]) -> (Vec<TokenWithSpan>, Vec<usize>) {
     let mut tokens = Vec::with_capacity(lexemes.len());
     let mut origins = Vec::with_capacity(lexemes.len());
@@ -490,6 +492,9 @@ fn native_tokens(lexemes: &[Lexeme]) -> (Vec<TokenWithSpan>, Vec<usize>) {
                 tokens.push(TokenWithSpan { token, span });
                 origins.push(index);
             }
+            continue;
+        }
+        if is_of_weaker_lock(lexemes, index) {
             continue;
         }
         if is_array_of_column(lexemes, index) {
@@ -511,6 +516,20 @@ fn native_tokens(lexemes: &[Lexeme]) -> (Vec<TokenWithSpan>, Vec<usize>) {
         }
     }
     (tokens, origins)
+}
+
+/// Returns whether the token at `at` is one that makes a row lock a weaker one.
+fn is_of_weaker_lock(lexemes: &[Lexeme], at: usize) -> bool {
+    let reads = |from: Option<usize>, words: &[&str]| {
+        from.and_then(|from| lexemes.get(from..from + words.len())).is_some_and(|found| {
+            let pairs = found.iter().zip(words);
+            pairs.into_iter().all(|(found, word)| matches!(&found.token.token, Token::Word(it) if is_word(it, word)))
+        })
+    };
+    let update = ["FOR", "NO", "KEY", "UPDATE"];
+    reads(at.checked_sub(1), &update)
+        || reads(at.checked_sub(2), &update)
+        || reads(at.checked_sub(1), &["FOR", "KEY", "SHARE"])
 }
 
 /// Returns whether the token at `at` is the `TABLE` of a query `TABLE <name>`.

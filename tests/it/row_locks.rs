@@ -102,6 +102,9 @@ async fn who_does_not_want_to_wait_is_told_or_finds_nothing() {
     assert!(error(&other, "UPDATE t SET id = 2").await.starts_with("57014: "));
     run(&holder, "ROLLBACK").await;
     assert_eq!(rows(&other, "SELECT * FROM t FOR UPDATE SKIP LOCKED").await, ["1"]);
+    for weaker in ["FOR NO KEY UPDATE", "FOR KEY SHARE", "FOR KEY SHARE OF t NOWAIT"] {
+        assert_eq!(rows(&other, &format!("SELECT * FROM t {weaker}")).await, ["1"], "{weaker}");
+    }
     // Outside of a block it ends with its statement.
     assert_eq!(rows(&holder, "SELECT * FROM t FOR UPDATE NOWAIT").await, ["1"]);
 }

@@ -381,6 +381,8 @@ async fn a_column_beside_unnest_is_called_as_one_that_it_reads() {
     run(&client, "CREATE TABLE t (k int[], s text); INSERT INTO t VALUES ('{1,2}', 'x')").await;
     let both = ["1|X", "2|X"];
     assert_eq!(rows(&client, "SELECT unnest(t.k) AS k, upper(t.s) AS s FROM t").await, both);
+    let ordered = "SELECT unnest(k) AS k, upper(s) AS s FROM t ORDER BY k DESC, 2 LIMIT 1";
+    assert_eq!(rows(&client, ordered).await, ["2|X"]);
     assert_eq!(rows(&client, "SELECT q.k, q.s FROM (SELECT unnest(k) AS k, upper(s) AS s FROM t) q").await, both);
     let typeorm = "SELECT con.parent, con.condeferred FROM (
             SELECT UNNEST (con1.conkey) AS parent, UNNEST (con1.confkey) AS child, con1.condeferrable,

@@ -5,7 +5,8 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Expr, Function, Ident, Query, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Visit, Visitor,
+    Expr, Function, Ident, OrderBy, OrderByKind, Query, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins,
+    Visit, Visitor,
 };
 
 use super::{build, last_name};
@@ -16,7 +17,7 @@ const ROWS: &str = "unnested";
 
 /// Names the columns of such a list around it.
 pub(super) fn names_around(query: &mut Query) {
-    if query.order_by.is_some() || query.with.is_some() {
+    if query.with.is_some() {
         return;
     }
     let SetExpr::Select(select) = query.body.as_mut() else { return };
@@ -34,6 +35,9 @@ pub(super) fn names_around(query: &mut Query) {
         return;
     }
     let Some(names) = select.projection.iter().map(name_of).collect::<Option<Vec<_>>>() else { return };
+    if !query.order_by.as_ref().is_none_or(|order| orders_by(order, &names)) {
+        return;
+    }
     let inner = |index: usize| Ident::with_quote('"', format!("{ROWS}{index}"));
     for (index, item) in select.projection.iter_mut().enumerate() {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
@@ -52,6 +56,16 @@ pub(super) fn names_around(query: &mut Query) {
     };
     let from = vec![TableWithJoins { relation: rows, joins: Vec::new() }];
     **select = build::select(list.collect(), from, None);
+}
+
+/// Returns whether an order is one of names and places of the list, which are the same around it.
+fn orders_by(order: &OrderBy, names: &[String]) -> bool {
+    let OrderByKind::Expressions(all) = &order.kind else { return false };
+    all.iter().all(|one| match &one.expr {
+        Expr::Identifier(name) => names.contains(&fold(name)),
+        Expr::Value(_) => true,
+        _ => false,
+    })
 }
 
 /// What a select list reads.
