@@ -7,9 +7,11 @@
 //! commits without mutual exclusion on a scheme that it does not know.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use futures::FutureExt as _;
 use lance::Dataset;
 use lance::dataset::builder::DatasetBuilder;
 use lance::session::Session;
@@ -45,6 +47,12 @@ pub enum StorageError {
     /// No Lance table at the location.
     #[error("no Lance table at {location}")]
     NotFound {
+        /// As the catalog holds it.
+        location: String,
+    },
+    /// A table whose newest manifest is not what Lance wrote.
+    #[error("the newest manifest of the table at {location} is damaged")]
+    Damaged {
         /// As the catalog holds it.
         location: String,
     },
@@ -99,6 +107,7 @@ impl StorageError {
             Self::Lance(error) => is_transient(error),
             Self::Io { source, .. } => is_transient_io(source),
             Self::NotFound { .. }
+            | Self::Damaged { .. }
             | Self::Scheme { .. }
             | Self::NoColumn { .. }
             | Self::Cycle { .. }
@@ -238,7 +247,9 @@ impl Store {
         let seen = newest::look(&uri);
         let dataset = match cached {
             Some(Handle { dataset, seen: then }) if then.is_some() && then == seen => return Ok(dataset),
-            Some(Handle { dataset, .. }) if same_generation(&dataset).await => refreshed(dataset, seen).await?,
+            Some(Handle { dataset, .. }) if same_generation(&dataset).await => {
+                whole(refreshed(dataset, seen), location).await?
+            }
             _ => Arc::new(self.load(&uri, location).await?),
         };
         let seen = seen.filter(newest::Seen::is_settled);
@@ -255,18 +266,32 @@ impl Store {
     async fn load(&self, uri: &str, location: &str) -> Result<Dataset, StorageError> {
         let handler = self.commit_handler(uri).await?;
         let builder = DatasetBuilder::from_uri(uri).with_session(self.session()).with_commit_handler(handler);
-        let loaded = builder.load().await;
-        loaded.map_err(|error| match error {
-            lance::Error::DatasetNotFound { .. } | lance::Error::NotFound { .. } => {
-                StorageError::NotFound { location: location.to_owned() }
-            }
-            other => StorageError::Lance(other),
-        })
+        let loading = async {
+            builder.load().await.map_err(|error| match error {
+                lance::Error::DatasetNotFound { .. } | lance::Error::NotFound { .. } => {
+                    StorageError::NotFound { location: location.to_owned() }
+                }
+                other => StorageError::Lance(other),
+            })
+        };
+        let dataset = whole(loading, location).await?;
+        // A manifest of zeros decodes as that of a table without columns, of no version.
+        match dataset.manifest().version == dataset.manifest_location().version {
+            true => Ok(dataset),
+            false => Err(StorageError::Damaged { location: location.to_owned() }),
+        }
     }
 
     fn handles(&self) -> std::sync::MutexGuard<'_, HashMap<String, Handle>> {
         self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// Waits for a table to be read. Lance calculates with what stands at the end of a manifest without looking whether it
+/// can be, so it panics over one that was cut.
+async fn whole<T>(reading: impl Future<Output = Result<T, StorageError>>, location: &str) -> Result<T, StorageError> {
+    let read = AssertUnwindSafe(reading).catch_unwind().await;
+    read.unwrap_or_else(|_| Err(StorageError::Damaged { location: location.to_owned() }))
 }
 
 /// Whether the manifest behind a handle is still the object that was read.

@@ -79,6 +79,67 @@ async fn a_truncated_data_file_is_reported_and_other_tables_go_on() {
     assert_eq!(row.get::<_, i64>(0), 1);
 }
 
+/// Manifests and data files as a failing disk leaves them. Each table is damaged while no gateway runs.
+#[tokio::test]
+async fn s07_damaged_manifests_and_missing_files_are_named_and_other_tables_go_on() {
+    type Damage = fn(Vec<u8>) -> Vec<u8>;
+    let manifests: [(&str, Damage); 5] = [
+        ("half", |bytes| bytes[..bytes.len() / 2].to_vec()),
+        ("short", |bytes| bytes[..20].to_vec()),
+        ("empty", |_| Vec::new()),
+        ("zeros", |bytes| vec![0; bytes.len()]),
+        ("flipped", |mut bytes| {
+            let third = bytes.len() / 3;
+            bytes[10..third].iter_mut().for_each(|byte| *byte ^= 0xff);
+            bytes
+        }),
+    ];
+    let mut gateway = Gateway::start();
+    let client = gateway.connect().await;
+    let names = manifests.iter().map(|(name, _)| *name).chain(["files", "hint", "good"]);
+    for name in names {
+        let made = format!("CREATE TABLE {name} AS SELECT 1 AS id; INSERT INTO {name} VALUES (2)");
+        client.batch_execute(&made).await.unwrap();
+    }
+    assert!(gateway.stop().success());
+    let folder = |name: &str, part: &str| gateway.data().join(format!("{name}.lance")).join(part);
+    for (name, damage) in manifests {
+        for manifest in fs::read_dir(folder(name, "_versions")).unwrap().map(|entry| entry.unwrap().path()) {
+            if manifest.extension().is_some_and(|extension| extension == "manifest") {
+                fs::write(&manifest, damage(fs::read(&manifest).unwrap())).unwrap();
+            }
+        }
+    }
+    for file in fs::read_dir(folder("files", "data")).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    fs::write(folder("hint", "_versions").join("latest_version_hint.json"), "{garbage").unwrap();
+    gateway.restart();
+    let client = gateway.connect().await;
+    for (name, _) in manifests {
+        for sql in [format!("SELECT sum(id) FROM {name}"), format!("INSERT INTO {name} VALUES (3)")] {
+            let (code, message) = failure(&client, &sql).await;
+            assert!(["XX001", "58030"].contains(&code.as_str()), "{sql}: {code} {message}");
+            assert!(message.contains(&format!("could not open table \"{name}\"")), "{sql}: {message}");
+        }
+    }
+    let (code, message) = failure(&client, "SELECT sum(id) FROM files").await;
+    assert_eq!(code, "XX001", "{message}");
+    assert!(message.contains("of table folder \"files.lance\" is missing"), "{message}");
+    assert!(!message.contains(gateway.data().to_str().unwrap()), "{message}");
+    for name in ["hint", "good"] {
+        let row = client.query_one(&format!("SELECT count(*) FROM {name}"), &[]).await.unwrap();
+        assert_eq!(row.get::<_, i64>(0), 2, "{name}");
+    }
+    let listed = "SELECT count(*) FROM pg_class WHERE relname IN ('half', 'zeros', 'good')";
+    assert_eq!(client.query_one(listed, &[]).await.unwrap().get::<_, i64>(0), 3);
+    client
+        .batch_execute("DROP TABLE half, short, empty, zeros, flipped, files; INSERT INTO good VALUES (3)")
+        .await
+        .unwrap();
+    assert_eq!(gateway.table_folders(), ["good.lance", "hint.lance"]);
+}
+
 /// A data folder on a file system of its own that a test can fill.
 struct SmallDisk(tempfile::TempDir);
 

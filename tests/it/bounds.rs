@@ -336,3 +336,23 @@ async fn q12_the_time_that_the_configuration_sets_is_that_of_requests_too() {
         in_time("a request", began_at.elapsed());
     }
 }
+
+#[tokio::test]
+async fn q06_views_that_are_nested_too_deeply_are_refused() {
+    let gateway = Gateway::start();
+    let client = gateway.connect().await;
+    run(&client, "CREATE VIEW v0 AS SELECT 1 AS a").await;
+    let mut refused = String::new();
+    for depth in 1..=200 {
+        let statement = format!("CREATE VIEW v{depth} AS SELECT a FROM v{}", depth - 1);
+        if let Err(error) = client.batch_execute(&statement).await {
+            refused = describe(&error);
+            break;
+        }
+    }
+    if refused.is_empty() {
+        refused = error(&client, "SELECT a FROM v200").await;
+    }
+    assert!(refused.starts_with("54001: views are nested too deeply"), "{refused}");
+    assert_eq!(rows(&client, "SELECT a FROM v20").await, ["1"]);
+}

@@ -206,7 +206,7 @@ async fn progress_is_told_while_a_refresh_is_waited_for() {
 }
 
 #[tokio::test]
-async fn ex_04_a_job_whose_work_is_not_a_plan_is_its_root_alone() {
+async fn ex_04_z04_a_job_whose_work_is_not_a_plan_is_its_root_alone() {
     let (mut gateway, client) = docs().await;
     run(&client, "ALTER TABLE docs ADD COLUMN m AS (id + 1)").await;
     let job = value(&client, "REFRESH COLUMN n ON docs WITH (num_workers = 2) WAIT", "job_id").await.unwrap();

@@ -13,6 +13,8 @@ impl From<StorageError> for SqlError {
         let message = error.to_string();
         match error {
             StorageError::NotFound { .. } => Self::new(SqlState::UNDEFINED_TABLE, message),
+            StorageError::Damaged { .. } => Self::new(SqlState::DATA_CORRUPTED, message)
+                .hint("Restore the table's folder from a backup, or drop it."),
             StorageError::Scheme { .. } => Self::not_supported(message).hint("Use a folder or an s3:// URI."),
             StorageError::NoColumn { .. } => Self::new(SqlState::UNDEFINED_COLUMN, message),
             StorageError::Cycle { .. } => Self::new(SqlState::INVALID_OBJECT_DEFINITION, message)
@@ -44,6 +46,9 @@ pub(super) fn lance(error: &lance::Error) -> SqlError {
         return SqlError::new(SqlState::DISK_FULL, "could not write: no space left on device")
             .hint("Free disk space and run the statement again.");
     }
+    if let Some(missing) = said.split("Not found: ").nth(1).and_then(missing_file) {
+        return SqlError::new(SqlState::DATA_CORRUPTED, missing);
+    }
     if let Some(name) = full.split("Invalid function '").nth(1).and_then(|rest| rest.split('\'').next()) {
         return SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist"));
     }
@@ -69,6 +74,13 @@ pub(super) fn lance(error: &lance::Error) -> SqlError {
         code
     };
     SqlError::new(code, message)
+}
+
+/// Says which file of which table is missing, without where the data are; nothing for what is no file of a table.
+fn missing_file(path: &str) -> Option<String> {
+    let (folder, file) = path.trim().rsplit_once(".lance/")?;
+    let table = folder.rsplit('/').next().filter(|name| !name.is_empty())?;
+    Some(format!("file \"{file}\" of table folder \"{table}.lance\" is missing"))
 }
 
 fn io_code(error: &std::io::Error) -> SqlState {

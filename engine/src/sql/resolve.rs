@@ -220,7 +220,7 @@ impl Planner {
     pub async fn open(&self, record: Table) -> Result<BoundTable> {
         let dataset = match self.engine.store().open(&record.location).await {
             Err(StorageError::NotFound { .. }) if self.engine.is_dropped(&record).await? => return Err(gone(&record)),
-            opened => opened?,
+            opened => opened.map_err(|error| unreadable(error, &record))?,
         };
         let newest = self.at(BoundTable { record, dataset }, self.caller.branch.as_deref(), None).await?;
         if self.caller.repeats_reads() { self.pinned(newest).await } else { Ok(newest) }
@@ -428,4 +428,13 @@ pub fn ensure_plain_name(name: &str) -> Result<()> {
             .detail("Names consist of letters, digits, \"_\", \".\" and \"-\"."));
     }
     Ok(())
+}
+
+/// Says which table cannot be read where the storage does not.
+fn unreadable(error: StorageError, table: &Table) -> SqlError {
+    let mut error = SqlError::from(error);
+    if error.code == SqlState::IO_ERROR || error.code == SqlState::DATA_CORRUPTED {
+        error.message = format!("could not open table \"{}\": {}", table.name.name, error.message);
+    }
+    error
 }

@@ -36,7 +36,7 @@ impl Raw {
 }
 
 #[tokio::test]
-async fn a_second_encryption_request_of_a_kind_is_refused() {
+async fn p04_a_second_encryption_request_of_a_kind_is_refused() {
     let gateway = Gateway::start();
     for request in [ssl_request(), gssenc_request()] {
         let mut raw = Raw::open(gateway.pg_addr()).await;
@@ -48,7 +48,7 @@ async fn a_second_encryption_request_of_a_kind_is_refused() {
 }
 
 #[tokio::test]
-async fn malformed_start_up_packets_are_refused() {
+async fn p06_malformed_start_up_packets_are_refused() {
     let gateway = Gateway::start();
     let large = "x".repeat(10_001);
     let cases: &[(&str, Vec<u8>, &str)] = &[
@@ -106,7 +106,7 @@ async fn malformed_lengths_end_the_session_with_an_error() {
 }
 
 #[tokio::test]
-async fn malformed_bodies_end_the_session_with_an_error() {
+async fn p08_p10_malformed_bodies_end_the_session_with_an_error() {
     let gateway = Gateway::start();
     let bodies: &[(u8, &[u8])] = &[
         (b'Q', b"SELECT 1"),

@@ -32,7 +32,7 @@ async fn executed(client: &Client, statement: &tokio_postgres::Statement) -> Res
 }
 
 #[tokio::test]
-async fn a_revoked_privilege_is_missed_by_the_next_execute() {
+async fn z07_a_revoked_privilege_is_missed_by_the_next_execute() {
     let (_gateway, admin, ann) = shared_table().await;
     let prepared = ann.prepare("SELECT x FROM t").await.unwrap();
     run(&ann, "PREPARE named AS SELECT x FROM t").await;
@@ -46,6 +46,43 @@ async fn a_revoked_privilege_is_missed_by_the_next_execute() {
         assert!(refused.starts_with("42501: permission denied for table t"), "{refused}");
         run(&admin, "GRANT SELECT ON TABLE t TO USER ann").await;
     }
+}
+
+/// What was begun with a privilege goes on with it: a cursor has its snapshot.
+#[tokio::test]
+async fn z07_a_cursor_that_is_open_reads_to_its_end_and_no_other_is_opened() {
+    let (_gateway, admin, ann) = shared_table().await;
+    run(&admin, "INSERT INTO t VALUES (2), (3)").await;
+    run(&ann, "BEGIN; DECLARE c CURSOR FOR SELECT x FROM t ORDER BY x").await;
+    assert_eq!(rows(&ann, "FETCH 1 FROM c").await, ["1"]);
+    run(&admin, "REVOKE SELECT ON TABLE t FROM USER ann; INSERT INTO t VALUES (4)").await;
+    assert_eq!(rows(&ann, "FETCH ALL FROM c").await, ["2", "3"]);
+    let refused = error(&ann, "DECLARE d CURSOR FOR SELECT x FROM t").await;
+    assert!(refused.starts_with("42501: permission denied for table t"), "{refused}");
+}
+
+/// The privileges of a refresh are those of its begin; its result is its caller's.
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn z07_a_refresh_that_is_waited_for_answers_who_has_lost_its_privilege() {
+    let mut gateway = Gateway::start();
+    gateway.restart_failing("publish.before=hold@1");
+    let admin = gateway.connect().await;
+    run(
+        &admin,
+        "CREATE TABLE t (x BIGINT); INSERT INTO t VALUES (1); ALTER TABLE t ADD COLUMN y AS (x + 1);
+         CREATE USER ann PASSWORD 'ann has a long password'; GRANT USAGE ON DATABASE lancegate TO USER ann;
+         GRANT USAGE ON SCHEMA public TO USER ann; GRANT SELECT, UPDATE ON TABLE t TO USER ann",
+    )
+    .await;
+    let ann = gateway.connect_as("ann", PASSWORD).await.unwrap();
+    let refreshed = tokio::spawn(async move { rows(&ann, "REFRESH COLUMN y ON t WAIT").await });
+    gateway.held("publish.before", 1).await;
+    run(&admin, "REVOKE SELECT, UPDATE ON TABLE t FROM USER ann").await;
+    gateway.let_go("publish.before", 1);
+    let answer = refreshed.await.unwrap();
+    assert!(answer.len() == 1 && answer[0].contains("succeeded"), "{answer:?}");
+    assert_eq!(rows(&admin, "SELECT y FROM t").await, ["2"]);
 }
 
 #[tokio::test]

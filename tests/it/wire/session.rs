@@ -82,7 +82,7 @@ async fn a_statement_timeout_ends_a_statement_in_time() {
 }
 
 #[tokio::test]
-async fn idle_sessions_end_in_time_with_a_reason() {
+async fn p16_idle_sessions_end_in_time_with_a_reason() {
     let gateway = Gateway::start();
     let mut raw = Raw::session(&gateway).await;
     raw.query("SET idle_session_timeout = '200ms'").await;
